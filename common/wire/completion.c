@@ -85,19 +85,6 @@ enum mob_status mob_completion_open(const void *bytes, size_t length, struct mob
     return MOB_OK;
 }
 
-enum mob_status mob_completion_word_open(const void *bytes, size_t length, struct mob_completion_word *out)
-{
-    struct mob_completion_word word;
-    if (length < sizeof word)
-        return MOB_TRUNCATED;
-    memcpy(&word, bytes, sizeof word);
-    if (length != sizeof word || (word.type != MOB_TYPE_I64 && word.type != MOB_TYPE_F64) ||
-        (word.zero[0] | word.zero[1] | word.zero[2]) != 0)
-        return MOB_CORRUPT;
-    *out = word;
-    return MOB_OK;
-}
-
 bool mob_completion_next(const struct mob_completion *c, uint32_t *at, struct mob_return_view *out)
 {
     struct return_head r;

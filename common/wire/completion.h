@@ -84,8 +84,19 @@ struct mob_completion {
 MOB_MUST_USE enum mob_status mob_completion_open(
     const void *bytes, size_t length, struct mob_completion *out);
 /* The short form, checked. MOB_TRUNCATED, MOB_CORRUPT. */
-MOB_MUST_USE enum mob_status mob_completion_word_open(
-    const void *bytes, size_t length, struct mob_completion_word *out);
+MOB_MUST_USE static inline enum mob_status mob_completion_word_open(
+    const void *bytes, size_t length, struct mob_completion_word *out)
+{
+    if (length < sizeof *out)
+        return MOB_TRUNCATED;
+    struct mob_completion_word word;
+    memcpy(&word, bytes, sizeof word);
+    if (length != sizeof word || (word.type != MOB_TYPE_I64 && word.type != MOB_TYPE_F64) ||
+        (word.zero[0] | word.zero[1] | word.zero[2]) != 0)
+        return MOB_CORRUPT;
+    *out = word;
+    return MOB_OK;
+}
 /* The same in full; `body_out` is the completion's body. */
 static inline struct mob_completion mob_completion_of_word(
     const struct mob_completion_word *word, struct mob_return_word *body_out)

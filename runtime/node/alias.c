@@ -239,6 +239,12 @@ bool node_alias_awaits(const struct node *node, struct mob_object_id id)
     return alias != NULL;
 }
 
+bool node_alias_any(const struct node *node)
+{
+    const struct alias_table *table = node->aliases;
+    return table->count > 0 || table->head < table->tail;
+}
+
 void node_alias_ready(struct node *node, const struct ready_object *object)
 {
     struct alias_table *table = node->aliases;

@@ -25,6 +25,8 @@ void node_alias_fetch(const struct node *node, struct mob_object_id id);
 void node_alias_fetch_more(const struct node *node, struct mob_object_id id);
 /* Does anything stand for it, and wait? */
 bool node_alias_awaits(const struct node *node, struct mob_object_id id);
+/* False: nothing stands for anything, so that nothing becomes ready with it. */
+bool node_alias_any(const struct node *node);
 /* `object` became ready: so do those that stand for it. */
 void node_alias_ready(struct node *node, const struct ready_object *object);
 /* The first return of a task that has ended and that is not ready yet, because what it became is not; NULL.

@@ -285,6 +285,11 @@ bool node_object_ready(
     return told;
 }
 
+bool node_awaits_any(const struct node *node)
+{
+    return node->watches->count > 0 || mob_sched_awaits_any(node->sched) || node_alias_any(node);
+}
+
 /* Who asked for it by name, or stands for it. */
 static void result_awaited(struct node *node, const struct ready_object *object)
 {
@@ -309,11 +314,15 @@ void node_results_ready(
     if (!live || at_once)
         told.slot = NODE_NOBODY;
     lineage_log_results(node->log, &told, values, count);
+    bool awaited = node_awaits_any(node);
+    if (!awaited && !at_once)
+        return;
     for (uint32_t i = 0; i < count; i++, object.id.task.index++) {
         object.small = (const uint8_t *)&values[i];
         if (at_once)
             node_notice_ready(node, first->slot, &object);
-        result_awaited(node, &object);
+        if (awaited)
+            result_awaited(node, &object);
     }
 }
 

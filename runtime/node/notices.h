@@ -42,6 +42,9 @@ void node_watch_request(
     struct node *node, struct node_client *client, struct mob_object_id id, uint32_t request);
 /* The same when its making is under way. */
 void node_watch_made(struct node *node, struct node_client *client, struct mob_object_id id);
+/* Does any task wait for an input, any client for what it asked for, any tail call for its target? Mostly
+ * not, and then nobody has to be looked for who waits for this or that. */
+bool node_awaits_any(const struct node *node);
 /* Has a client asked for it that was not told yet? */
 bool node_watched(const struct node *node, struct mob_object_id id);
 /* Of a client that ends: all that it watches. */

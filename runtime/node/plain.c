@@ -264,12 +264,13 @@ static void log_ends(
 {
     struct mob_queue_times times[MOB_STORE_RUN_MAX];
     const struct node_job *job = ((struct node_task *)ending->tasks[0])->template->job;
-    bool alike = true;
+    bool alike = true, awaited = node_awaits_any(node);
     for (uint32_t i = 0; i < count; i++) {
         const struct node_task *task = (struct node_task *)ending->tasks[i];
         struct mob_completion_word *word = &ending->words[i];
         mob_sched_fetch_queued(node->sched, ending->tasks[i]);
-        node_complete_fetch(node, task);
+        if (awaited || task->flags & TASK_BORROWS)
+            node_complete_fetch(node, task);
         alike &= queue_times(task, &times[i]);
         word->started_ns = node_started_ns(task, word->started_ns);
     }
@@ -334,8 +335,9 @@ uint32_t node_complete_plain(struct node *node, struct node_client *client, cons
     node->finished += ended;
     job->finished += ended;
     log_ends(node, worker, &ending, ended);
-    for (uint32_t i = 0; i < ended; i++)
-        node_complete_fetch_more(node, (struct node_task *)ending.tasks[i]);
+    if (node_awaits_any(node))
+        for (uint32_t i = 0; i < ended; i++)
+            node_complete_fetch_more(node, (struct node_task *)ending.tasks[i]);
     for (uint32_t told = 0; told < ended;)
         told += tell_results(node, worker, &ending, told, ended);
     for (uint32_t i = 0; i < ended; i++)

@@ -299,9 +299,3 @@ struct node_task *node_task_find(struct node *node, struct mob_task_id id)
 {
     return (struct node_task *)mob_sched_find(node->sched, id);
 }
-
-uint32_t node_elapsed_us(int64_t from_ns, int64_t to_ns)
-{
-    int64_t us = (to_ns - from_ns) / 1000;
-    return us < 0 ? 0 : us >= TASK_INPUTS_MISSING ? TASK_INPUTS_MISSING - 1 : (uint32_t)us;
-}

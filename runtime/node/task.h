@@ -128,7 +128,11 @@ void node_task_head(const struct node_task *task, struct mob_spec_head *head_out
 struct node_task *node_task_find(struct node *node, struct mob_task_id id);
 
 /* 0 to TASK_INPUTS_MISSING - 1; saturating. */
-uint32_t node_elapsed_us(int64_t from_ns, int64_t to_ns);
+static inline uint32_t node_elapsed_us(int64_t from_ns, int64_t to_ns)
+{
+    int64_t us = (to_ns - from_ns) / 1000;
+    return us < 0 ? 0 : us >= TASK_INPUTS_MISSING ? TASK_INPUTS_MISSING - 1 : (uint32_t)us;
+}
 
 /* The running task that submits; NULL for drivers, and when it has ended. */
 struct node_task *node_template_parent(struct node *node, struct node_template *template);

@@ -272,6 +272,8 @@ uint32_t mob_sched_submit_more(struct mob_sched *s, const struct mob_sched_task 
 uint32_t mob_sched_object_ready(struct mob_sched *s, struct mob_object_id object);
 /* Is it a missing input of some task? One look-up. */
 bool mob_sched_object_awaited(const struct mob_sched *s, struct mob_object_id object);
+/* Does any task miss any input? */
+bool mob_sched_awaits_any(const struct mob_sched *s);
 /* A hint that this task is looked for soon: fetches its place in the table of ids. */
 void mob_sched_find_fetch(const struct mob_sched *s, struct mob_task_id id);
 /* A hint that this object is ready soon: fetches where a task that waits for it would stand. */

@@ -276,11 +276,12 @@ static inline void *pool_at(const struct sched_pool *p, uint32_t number)
 uint32_t sched_pool_take(struct sched_pool *p); /* zeroed; 0 = no memory */
 void sched_pool_give(struct sched_pool *p, uint32_t number);
 
+enum { MAP_NEIGHBOURS = 8 }; /* of a stream: their homes lie side by side */
 static inline uint32_t map_home(const struct sched_map *m, struct mob_task_id id, uint32_t slot)
 {
-    uint64_t x =
-        (mob_stream_mix(id.stream) + (id.index >> 3) + ((uint64_t)slot << 40)) * 0x9e3779b97f4a7c15ull;
-    uint64_t home = ((x >> 32) * m->capacity >> 32) + (id.index & 7);
+    uint64_t x = (mob_stream_mix(id.stream) + id.index / MAP_NEIGHBOURS + ((uint64_t)slot << 40)) *
+        0x9e3779b97f4a7c15ull;
+    uint64_t home = ((x >> 32) * m->capacity >> 32) + id.index % MAP_NEIGHBOURS;
     return (uint32_t)(home < m->capacity ? home : home - m->capacity);
 }
 static inline uint32_t map_next(const struct sched_map *m, uint32_t i)
@@ -296,6 +297,15 @@ void sched_map_shrink(const struct mob_sched *s, struct sched_map *m, sched_home
 
 bool sched_ids_add(struct mob_sched *s, struct mob_sched_task *t);
 void sched_ids_remove(struct mob_sched *s, struct mob_sched_task *t);
+/* The same for tasks that follow each other, which mostly are neighbours. Gives how many were added: fewer,
+ * no memory. */
+uint32_t sched_ids_add_run(struct mob_sched *s, struct mob_sched_task *const *tasks, uint32_t count);
+/* `before` is NULL, or was removed by the call before this one, which gave `home`. When all are removed:
+ * shrink.
+ */
+uint32_t sched_ids_remove_next(
+    struct mob_sched *s, const struct mob_sched_task *t, const struct mob_sched_task *before, uint32_t home);
+void sched_ids_shrink(struct mob_sched *s);
 
 /* ---- states (local.c) ---- */
 void sched_set_state(struct mob_sched *s, struct mob_sched_task *t, enum mob_sched_state state);

@@ -36,17 +36,15 @@ static void copy_of(struct mob_sched_task *t, const struct mob_sched_task *first
 uint32_t mob_sched_submit_more(struct mob_sched *s, const struct mob_sched_task *first,
     struct mob_sched_task *const *tasks, uint32_t count, struct mob_sched_task *parent)
 {
-    uint32_t done = 0;
     if (count == 0 || !may_be_repeated(s, first) || (parent && !(parent->marks & MARK_KIDS)))
         return 0;
     struct sched_lane *l = &s->lanes[first->lane];
     struct sched_family *f = first->place ? pool_at(&s->families, first->place) : NULL;
     uint32_t *tail = f ? &f->tail : &l->tail;
-    for (; done < count; done++) {
-        struct mob_sched_task *t = tasks[done];
+    uint32_t done = sched_ids_add_run(s, tasks, count);
+    for (uint32_t i = 0; i < done; i++) {
+        struct mob_sched_task *t = tasks[i];
         MOB_ASSERT(t->state == MOB_SCHED_NEW);
-        if (!sched_ids_add(s, t))
-            break;
         copy_of(t, first);
         t->prev = *tail;
         task_at(s, *tail)->next = t->handle;
@@ -121,7 +119,6 @@ static void retire_ended(struct mob_sched *s, struct mob_sched_task *t)
             sched_lane_release(s, t->lane);
     }
     t->state = MOB_SCHED_DONE;
-    sched_ids_remove(s, t);
 }
 
 /* It stands in front, and nothing about it needs more than to go. */
@@ -138,7 +135,8 @@ uint32_t mob_sched_finished_run(
     struct sched_worker *w = worker_at(s, worker);
     bool usual = (w->state == WORKER_BUSY || w->state == WORKER_ACTOR) && !w->below_count && !w->no_room &&
         !w->solo && !s->note_count;
-    uint32_t done = 0;
+    const struct mob_sched_task *before = NULL;
+    uint32_t done = 0, home = 0;
     if (!usual || w->head == w->tail || !ends_plainly(task_at(s, worker_place(w, w->head)->task)))
         return 0;
     s->now = now;
@@ -156,7 +154,10 @@ uint32_t mob_sched_finished_run(
         w->estimate_sum -= place->estimate_ns;
         w->head++;
         retire_ended(s, t);
+        home = sched_ids_remove_next(s, t, before, home);
+        before = t;
     }
+    sched_ids_shrink(s);
     s->by_state[MOB_SCHED_DISPATCHED] -= done;
     s->by_state[MOB_SCHED_DONE] += done;
     s->finished += done;

@@ -224,6 +224,14 @@ void mob_sched_find_fetch(const struct mob_sched *s, struct mob_task_id id)
     __builtin_prefetch(&m->slots[home]);
 }
 
+/* Of neighbours mostly the place behind. */
+static uint32_t home_behind(
+    const struct sched_map *m, struct mob_task_id id, struct mob_task_id before, uint32_t home_before)
+{
+    bool near = id.index == before.index + 1 && id.index % MAP_NEIGHBOURS != 0;
+    return near && mob_stream_eq(id.stream, before.stream) ? map_next(m, home_before) : map_home(m, id, 0);
+}
+
 bool sched_ids_add(struct mob_sched *s, struct mob_sched_task *t)
 {
     if (!sched_map_reserve(s, &s->ids, id_home_of))
@@ -232,11 +240,39 @@ bool sched_ids_add(struct mob_sched *s, struct mob_sched_task *t)
     return true;
 }
 
-void sched_ids_remove(struct mob_sched *s, struct mob_sched_task *t)
+uint32_t sched_ids_add_run(struct mob_sched *s, struct mob_sched_task *const *tasks, uint32_t count)
 {
-    sched_map_erase(&s->ids, map_home(&s->ids, t->id, 0), t->handle);
+    struct sched_map *m = &s->ids;
+    uint32_t home = 0, done = 0, capacity = 0;
+    for (; done < count; done++, capacity = m->capacity) {
+        if (!sched_map_reserve(s, m, id_home_of))
+            break;
+        struct mob_task_id id = tasks[done]->id;
+        home = m->capacity == capacity ? home_behind(m, id, tasks[done - 1]->id, home) : map_home(m, id, 0);
+        sched_map_insert(m, home, tasks[done]->handle);
+    }
+    return done;
+}
+
+uint32_t sched_ids_remove_next(
+    struct mob_sched *s, const struct mob_sched_task *t, const struct mob_sched_task *before, uint32_t home)
+{
+    struct sched_map *m = &s->ids;
+    home = before ? home_behind(m, t->id, before->id, home) : map_home(m, t->id, 0);
+    sched_map_erase(m, home, t->handle);
+    return home;
+}
+
+void sched_ids_shrink(struct mob_sched *s)
+{
     if (s->ids.used < s->ids.capacity / 8)
         sched_map_shrink(s, &s->ids, id_home_of);
+}
+
+void sched_ids_remove(struct mob_sched *s, struct mob_sched_task *t)
+{
+    (void)sched_ids_remove_next(s, t, NULL, 0);
+    sched_ids_shrink(s);
 }
 
 struct mob_sched_task *mob_sched_each(const struct mob_sched *s, uint32_t *at)

@@ -213,6 +213,11 @@ bool mob_sched_object_awaited(const struct mob_sched *s, struct mob_object_id id
     return sched_wait_find(s, id) != 0;
 }
 
+bool mob_sched_awaits_any(const struct mob_sched *s)
+{
+    return s->waits.used > 0;
+}
+
 void mob_sched_object_fetch(const struct mob_sched *s, struct mob_object_id id)
 {
     const struct sched_map *m = &s->waits;

@@ -119,10 +119,7 @@ static inline bool entry_holds(
 /* A million of them in 0.1 ms. */
 uint32_t mob_table_used(const struct mob_view *view)
 {
-    uint32_t unused = 0;
-    for (uint32_t base = 0; base < view->entries; base += MOB_GROUP_ENTRIES)
-        unused += (uint32_t)__builtin_popcount(mob_group_matches(&view->seg_tags[base], 0, UINT32_MAX));
-    return view->entries - unused;
+    return view->entries - mob_tags_unused(view->seg_tags, view->entries);
 }
 
 /* Tags that are taken, and those of them with the inline bit. Statistics: a million of them in 0.2 ms. */

@@ -210,33 +210,44 @@ static inline uint32_t take(struct mob_store *store, struct mob_record *record_o
 /* Ticket, which each has of its own, aside. */
 static inline bool alike(const struct mob_record *a, const struct mob_record *b)
 {
-    return a->bytes == b->bytes && a->type == b->type && a->flags == b->flags && a->aux == b->aux;
+    uint64_t first, second;
+    _Static_assert(offsetof(struct mob_record, ticket) == sizeof first, "alike compares what is before it");
+    memcpy(&first, a, sizeof first);
+    memcpy(&second, b, sizeof second);
+    return first == second;
 }
 
 /* What follows the record that was taken, as long as it is whole, in its place, alike, and its turn is before
- * any other ring's. Bodies go behind the first one. */
+ * any other ring's. Bodies go behind the first one. Headers are read again here: what is alike is as sound as
+ * the first. */
 static uint32_t take_alike(
     struct mob_store *store, uint32_t slot, const struct mob_record *record, uint32_t max)
 {
     struct mob_node_client *client = &store->clients[slot];
+    struct mob_ring_reader *ring = &client->out;
     uint32_t body_bytes = record->bytes - (uint32_t)sizeof *record, count = 1;
-    if (client->out.taken != store->taken_from + record->bytes)
-        return count; /* padding, as below */
-    while (count < max && store->current != UINT32_MAX && client->next_ticket <= store->current_until &&
-        alike(&client->next, record)) {
-        const struct mob_ring_reader *ring = &client->out;
-        copy_body(store->record + (size_t)count * body_bytes,
-            ring->bytes + (ring->taken & (ring->size - 1)) + sizeof *record, body_bytes);
-        client->out.taken += record->bytes;
-        client->last_ticket = client->next_ticket;
-        count++;
-        uint64_t behind = client->out.taken;
-        if (!look(store, client)) {
-            store->active[store->current] = store->active[--store->active_count];
-            store->current = UINT32_MAX;
-        }
-        if (client->out.taken != behind)
-            break; /* the end of the ring was padded: the next one does not stand behind this one */
+    if (ring->taken != store->taken_from + record->bytes || store->current == UINT32_MAX)
+        return count; /* the end of the ring was padded: the next one does not stand behind this one */
+    uint64_t until = store->current_until < store->counter ? store->current_until : store->counter;
+    uint64_t position = ring->taken & (ring->size - 1), contiguous = ring->size - position;
+    uint64_t left = ring->head - ring->taken;
+    left = left < contiguous ? left : contiguous;
+    const uint8_t *at = ring->bytes + position;
+    for (; count < max && left >= record->bytes; count++, at += record->bytes, left -= record->bytes) {
+        struct mob_record next;
+        memcpy(&next, at, sizeof next);
+        if (!alike(&next, record) || next.ticket > until || next.ticket < client->last_ticket)
+            break;
+        __builtin_prefetch(at + record->bytes + MOB_RING_FETCH_AHEAD);
+        copy_body(store->record + (size_t)count * body_bytes, at + sizeof next, body_bytes);
+        client->last_ticket = next.ticket;
+    }
+    if (count == 1)
+        return count;
+    ring->taken += (uint64_t)(count - 1) * record->bytes;
+    if (!look(store, client)) {
+        store->active[store->current] = store->active[--store->active_count];
+        store->current = UINT32_MAX;
     }
     return count;
 }

@@ -110,6 +110,26 @@ static inline uint32_t mob_group_matches(const struct mob_seg_word *group, uint3
     return hits;
 #endif
 }
+/* How many of `count` tags, whole groups of them, are nobody's. */
+static inline uint32_t mob_tags_unused(const struct mob_seg_word *tags, uint32_t count)
+{
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+    __m128i sums = _mm_setzero_si128(); /* less one for each, in four lanes */
+    for (const struct mob_seg_word *end = tags + count; tags < end; tags += MOB_GROUP_ENTRIES) {
+        const __m128i *group = (const __m128i *)tags;
+        sums = _mm_add_epi32(sums, _mm_cmpeq_epi32(_mm_load_si128(group), _mm_setzero_si128()));
+        sums = _mm_add_epi32(sums, _mm_cmpeq_epi32(_mm_load_si128(group + 1), _mm_setzero_si128()));
+    }
+    sums = _mm_add_epi32(sums, _mm_shuffle_epi32(sums, 0x4e));
+    sums = _mm_add_epi32(sums, _mm_shuffle_epi32(sums, 0xb1));
+    return 0u - (uint32_t)_mm_cvtsi128_si32(sums);
+#else
+    uint32_t unused = 0;
+    for (uint32_t i = 0; i < count; i++)
+        unused += MOB_SEG_LOAD_RELAXED(&tags[i].v) == 0;
+    return unused;
+#endif
+}
 struct mob_object_id mob_entry_id(const struct mob_seg_entry *entry);
 /* Offset and size of a full value, checked against the arena. */
 bool mob_entry_range(

@@ -128,7 +128,7 @@ static struct mob_completion completion;
 static inline void open_completion(void)
 {
     static struct mob_return_word place;
-    struct mob_completion_word word;
+    struct mob_completion_word word = {0};
     assert_int_equal(node.record.type, MOB_OUT_COMPLETION);
     if (node.record.aux != MOB_COMPLETION_SHORT) {
         assert_int_equal(mob_completion_open(node.body, node.bytes, &completion), MOB_OK);
