@@ -15,6 +15,7 @@
 #include "server/api/engine_scan.h"
 #include "server/api/failure.h"
 #include "server/api/trace_items.h"
+#include "server/api/trace_lanes.h"
 #include "server/api/trace_tracks.h"
 #include "server/events/events.h"
 
@@ -33,9 +34,8 @@
 struct held {
     struct held *next;
     struct mob_task_id task;
-    uint64_t incarnation;
-    int64_t end_us;
-    char *text; /* of the trace event, up to that number */
+    struct trace_slice slice; /* of a point: of no length */
+    char *text; /* of the trace event, up to its place */
 };
 
 struct timeline {
@@ -58,24 +58,28 @@ struct timeline {
 
 /* --- events that wait for their task's completion --- */
 
-static void hold(
-    struct timeline *line, struct mob_task_id task, uint64_t incarnation, int64_t end_us, char *text)
+static void hold(struct timeline *line, struct mob_task_id task, const struct trace_slice *slice, char *text)
 {
     struct held **bucket = &line->held[mob_task_id_mix(task) % HELD_BUCKETS];
     struct held *h = malloc(sizeof *h);
     MOB_ASSERT(h != NULL);
-    *h = (struct held){*bucket, task, incarnation, end_us, text};
+    *h = (struct held){*bucket, task, *slice, text};
     *bucket = h;
 }
 
 static void write_event(
-    struct scan *scan, const char *text, uint64_t incarnation, int64_t end_us, uint32_t worker)
+    struct scan *scan, struct mob_task_id task, struct trace_slice slice, const char *text, uint32_t worker)
 {
     struct timeline *line = scan->context;
     struct mob_text *t = &scan->flight->op->json;
-    trace_tracks_note(&line->tracks, incarnation, worker);
-    trace_items_begin(&line->items, t, end_us);
-    mob_text_printf(t, "%s%u}", text, worker);
+    slice.worker = worker;
+    trace_tracks_note(&line->tracks, slice.incarnation, worker, 0);
+    trace_items_begin(&line->items, t, slice.begin_us);
+    mob_text_puts(t, text);
+    if (slice.is_span)
+        trace_items_slice(&line->items, task, &slice);
+    else
+        mob_text_printf(t, ",\"ts\":%lld,\"tid\":%u}", (long long)slice.begin_us, worker);
     trace_items_end(&line->items, t);
 }
 
@@ -90,7 +94,7 @@ static void write_held(
             continue;
         }
         *place = h->next;
-        write_event(scan, h->text, h->incarnation, h->end_us, worker);
+        write_event(scan, h->task, h->slice, h->text, worker);
         free(h->text);
         free(h);
     }
@@ -135,8 +139,11 @@ static void trace_task(
     if (!c->started_ns || end < line->from_us || begin > line->to_us)
         return;
     char id[MOB_ID_TEXT_MAX], name[640] = "";
-    trace_tracks_note(&line->tracks, header->incarnation, c->worker);
+    trace_tracks_note(&line->tracks, header->incarnation, c->worker, 0);
     trace_items_begin(&line->items, t, end);
+    trace_items_slice(&line->items, c->task,
+        &(struct trace_slice){
+            .incarnation = header->incarnation, .worker = c->worker, .begin_us = begin, .end_us = end});
     mob_text_puts(t, "{\"ph\":\"X\",\"cat\":\"task\",\"name\":");
     if (s->listed) {
         scan_full_name(scan, s->function, s->kind, s->method, name, sizeof name);
@@ -176,7 +183,7 @@ static void trace_node_event(
     const struct mob_out_event *e = &entry->event;
     struct timeline *line = scan->context;
     struct mob_text *t = &scan->flight->op->json;
-    trace_tracks_note(&line->tracks, header->incarnation, TRACE_TRACK_OF_NODE);
+    trace_tracks_note(&line->tracks, header->incarnation, TRACE_TRACK_OF_NODE, 0);
     trace_items_begin(&line->items, t, at_us);
     mob_text_puts(t, "{\"ph\":\"i\",\"cat\":\"node\",\"name\":");
     mob_text_json_string(t, (const char *)entry->payload, e->type_bytes);
@@ -196,6 +203,10 @@ static void trace_event(
     if (at < line->from_us || at > line->to_us || e->type_bytes > entry->payload_bytes)
         return;
     const struct seen *s = scan_seen(scan, e->task, false);
+    struct trace_slice slice = {.incarnation = header->incarnation,
+        .begin_us = at,
+        .end_us = scan_wall_us(header, e->at_ns + e->span_ns),
+        .is_span = e->span_ns > 0};
     char id[MOB_ID_TEXT_MAX];
     struct mob_text t = {0};
     size_t length;
@@ -203,23 +214,22 @@ static void trace_event(
         trace_node_event(scan, entry, header, at);
         return;
     }
-    mob_text_printf(&t, "{\"ph\":\"%s\",\"cat\":\"event\",\"name\":", e->span_ns > 0 ? "X" : "i");
+    mob_text_printf(&t, "{\"ph\":\"%s\",\"cat\":\"event\",\"name\":", slice.is_span ? "X" : "i");
     mob_text_json_string(&t, (const char *)entry->payload, e->type_bytes);
-    mob_text_printf(&t, ",\"ts\":%lld,\"dur\":%lld,\"s\":\"t\",\"pid\":%llu,\"args\":{\"task\":\"%s\"",
-        (long long)at, (long long)(e->span_ns / 1000), (unsigned long long)header->incarnation,
-        mob_task_id_format(e->task, id));
+    mob_text_printf(&t, "%s,\"pid\":%llu,\"args\":{\"task\":\"%s\"", slice.is_span ? "" : ",\"s\":\"t\"",
+        (unsigned long long)header->incarnation, mob_task_id_format(e->task, id));
     if (e->json_bytes > 0) {
         mob_text_puts(&t, ",\"data\":");
         write_data(entry, &t);
     }
-    mob_text_puts(&t, "},\"tid\":");
+    mob_text_putc(&t, '}');
     char *text = mob_text_take(&t, &length);
     MOB_ASSERT(text != NULL);
     if (!(s && s->final)) {
-        hold(line, e->task, header->incarnation, at, text);
+        hold(line, e->task, &slice, text);
         return;
     }
-    write_event(scan, text, header->incarnation, at, s->worker);
+    write_event(scan, e->task, slice, text, s->worker);
     free(text);
 }
 
@@ -351,6 +361,12 @@ static void choose(struct scan *scan)
     line->cut |= trace_items_keep_newest(&line->items, line->limit, &oldest_us);
     if (oldest_us > line->from_us)
         line->from_us = oldest_us;
+    trace_lanes_assign(&line->items);
+    for (size_t i = 0; i < line->items.count; i++) {
+        const struct trace_slice *slice = &line->items.items[i].slice;
+        if (slice->lane > 0)
+            trace_tracks_note(&line->tracks, slice->incarnation, slice->worker, slice->lane);
+    }
 }
 
 static void give_name(struct scan *scan, struct trace_item *item, const struct task_record *record)

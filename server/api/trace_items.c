@@ -1,4 +1,5 @@
 #include "server/api/trace_items.h"
+#include "server/api/trace_tracks.h"
 
 #include <stdlib.h>
 
@@ -19,6 +20,14 @@ void trace_items_name_here(struct trace_items *items, const struct mob_text *tex
     struct trace_item *last = &items->items[items->count - 1];
     last->name_at = text->length;
     last->task = task;
+}
+
+void trace_items_slice(struct trace_items *items, struct mob_task_id task, const struct trace_slice *slice)
+{
+    struct trace_item *last = &items->items[items->count - 1];
+    last->task = task;
+    last->slice = *slice;
+    last->is_slice = true;
 }
 
 void trace_items_end(struct trace_items *items, const struct mob_text *text)
@@ -70,6 +79,12 @@ bool trace_items_keep_newest(struct trace_items *items, size_t limit, int64_t *o
     return true;
 }
 
+static void write_place(const struct trace_slice *slice, struct mob_text *out)
+{
+    mob_text_printf(out, ",\"ts\":%lld,\"dur\":%lld,\"tid\":%u}", (long long)slice->begin_us,
+        (long long)(slice->end_us - slice->begin_us), trace_track_of(slice->worker, slice->lane));
+}
+
 void trace_items_compose(const struct trace_items *items, const struct mob_text *text, struct mob_text *out)
 {
     for (size_t i = 0; i < items->count; i++) {
@@ -83,6 +98,8 @@ void trace_items_compose(const struct trace_items *items, const struct mob_text 
             at = item->name_at;
         }
         mob_text_put(out, text->bytes + at, item->end - at);
+        if (item->is_slice && item->slice.is_span)
+            write_place(&item->slice, out);
     }
 }
 

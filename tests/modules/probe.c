@@ -423,6 +423,22 @@ static enum mob_status reports(struct mob_call *call)
     return mob_return_i64(call, mob_clock_ns(call) > 0 && mob_random(call) != mob_random(call));
 }
 
+/* Spans of which the second begins in the first, and ends behind it; the third lies in both. */
+static enum mob_status overlaps(struct mob_call *call)
+{
+    int64_t first = mob_span_begin(call);
+    usleep(2000);
+    int64_t second = mob_span_begin(call);
+    usleep(2000);
+    int64_t third = mob_span_begin(call);
+    usleep(2000);
+    mob_span_end(call, third, "test.third");
+    mob_span_end(call, first, "test.first");
+    usleep(2000);
+    mob_span_end(call, second, "test.second");
+    return mob_return_i64(call, 0);
+}
+
 /* What is no report is refused, and leaves none: how many of the refusals came, a bit each. */
 static enum mob_status misreports(struct mob_call *call)
 {
@@ -554,8 +570,8 @@ MOB_MODULE("probe", MOB_FUNCTION("echo_i64", echo_i64, "i64 v -> i64"),
     MOB_FUNCTION("first_of", first_of, "i64 k -> i64"), MOB_FUNCTION("in_any_order", in_any_order, "-> i64"),
     MOB_FUNCTION("puts_value", puts_value, "-> bytes"), MOB_FUNCTION("counts", counts, "i64 n -> stream i64"),
     MOB_FUNCTION("counts_down", counts_down, "i64 n, i64 ms, i64 bytes -> stream bytes"),
-    MOB_FUNCTION("reports", reports, "-> i64"), MOB_FUNCTION("misreports", misreports, "-> i64"),
-    MOB_FUNCTION("about", about, "-> utf8"),
+    MOB_FUNCTION("overlaps", overlaps, "-> i64"), MOB_FUNCTION("reports", reports, "-> i64"),
+    MOB_FUNCTION("misreports", misreports, "-> i64"), MOB_FUNCTION("about", about, "-> utf8"),
     MOB_FUNCTION("calls_actor", calls_actor, "actor a, i64 n -> i64"),
     {.name = "Account",
         .main = account_open,
