@@ -51,6 +51,7 @@ enum mob_setting_type {
     MOB_SETTING_TYPE_CHOICE,
     MOB_SETTING_TYPE_NUMBER,
     MOB_SETTING_TYPE_BYTES, /* 64M, 2GiB, 1048576: powers of 1024 */
+    MOB_SETTING_TYPE_BYTES_OR_0, /* the same; 0 is outside of its bounds, and stands for none */
     MOB_SETTING_TYPE_MILLISECONDS, /* 250, 250ms, 10s, 5m, 24h, 7d; without a unit: the setting's own */
     MOB_SETTING_TYPE_SECONDS
 };

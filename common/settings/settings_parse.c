@@ -21,7 +21,7 @@ static const struct suffix no_suffixes[] = {{"", 1}, {NULL, 0}};
 
 static const struct suffix *suffixes_of(enum mob_setting_type type)
 {
-    if (type == MOB_SETTING_TYPE_BYTES)
+    if (type == MOB_SETTING_TYPE_BYTES || type == MOB_SETTING_TYPE_BYTES_OR_0)
         return byte_suffixes;
     if (type == MOB_SETTING_TYPE_MILLISECONDS)
         return millisecond_suffixes;

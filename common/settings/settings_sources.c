@@ -87,7 +87,7 @@ static enum mob_status unknown_name(struct mob_settings *settings, const char *n
 
 static const char *type_words(enum mob_setting_type type)
 {
-    if (type == MOB_SETTING_TYPE_BYTES)
+    if (type == MOB_SETTING_TYPE_BYTES || type == MOB_SETTING_TYPE_BYTES_OR_0)
         return "a size as 512MiB or 1048576";
     if (type == MOB_SETTING_TYPE_MILLISECONDS)
         return "a time as 250ms or 10s";
@@ -139,9 +139,12 @@ static enum mob_status check_value(
                 (long long)row->maximum);
         return MOB_INVALID;
     }
+    bool may_be_0 = row->type == MOB_SETTING_TYPE_BYTES_OR_0;
+    if (may_be_0 && *number_out == 0)
+        return MOB_OK;
     if (*number_out < row->minimum || *number_out > row->maximum) {
-        snprintf(error, size, "%s is %s, and must be from %lld to %lld", row->name, text,
-            (long long)row->minimum, (long long)row->maximum);
+        snprintf(error, size, "%s is %s, and must be %sfrom %lld to %lld", row->name, text,
+            may_be_0 ? "0, or " : "", (long long)row->minimum, (long long)row->maximum);
         return MOB_INVALID;
     }
     return MOB_OK;

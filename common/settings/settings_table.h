@@ -33,7 +33,8 @@
         "workers that may wait in get at once") \
     X(NEST_MAX, "nest-max", NUMBER, "0", 0, 64, "", UP | NODE, \
         "tasks that may wait on a worker's stack below one that they need; 0 = each in a worker of its own") \
-    X(WORKER_MEMORY_BYTES, "worker-memory-bytes", BYTES, "<50% of memory>", 0, 16 * MOB_TIB, "", UP | NODE, \
+    X(WORKER_MEMORY_BYTES, "worker-memory-bytes", BYTES_OR_0, "<50% of memory>", 16 * MOB_MIB, 16 * MOB_TIB, \
+        "", UP | NODE, \
         "address space of one worker besides the segment: allocations fail above it; 0 = no limit") \
     X(IDLE_REAP_MS, "idle-reap-ms", MILLISECONDS, "60s", 10, 86400000, "", UP | NODE, \
         "a worker that was idle for this long ends") \

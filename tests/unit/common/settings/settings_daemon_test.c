@@ -111,6 +111,12 @@ static void what_is_neither_is_an_error(void **state)
     assert_refused(READ(NULL, "--host=1", "--host=2", "--host=3"), MOB_INVALID, "at most 2");
     assert_refused(READ(NULL, "--slots", "0"), MOB_INVALID, "must be from 1");
     assert_refused(READ(NULL, "--slots", "-1"), MOB_INVALID, "a whole number from 1 to ");
+    assert_refused(READ(NULL, "--worker-memory-bytes", "16777215"), MOB_INVALID,
+        "worker-memory-bytes is 16777215, and must be 0, or from 16777216 to ");
+    assert_refused(READ(NULL, "--worker-memory-bytes", "17TiB"), MOB_INVALID, "must be 0, or from ");
+    assert_refused(READ(NULL, "--worker-memory-bytes", "much"), MOB_INVALID, "a size as 512MiB");
+    assert_int_equal(READ(NULL, "--worker-memory-bytes", "0"), MOB_OK);
+    assert_int_equal(READ(NULL, "--worker-memory-bytes", "16MiB"), MOB_OK);
     char *environment[] = {"MOBULA_SLOTZ=3", NULL};
     assert_refused(READ(environment, "--slots", "1"), MOB_NOT_FOUND, "MOBULA_SLOTZ");
     write_file("slotz = 3\n");
