@@ -27,7 +27,15 @@ struct stretch {
     size_t count, capacity;
     struct cut_header *headers;
     size_t header_count, header_capacity;
+    uint64_t gone; /* the first of which entries of a deleted job were passed over, or whose row is gone */
     struct mob_bucket_origin origins[MOB_BLOCK_ENTRIES_MAX];
+};
+
+/* How far a page has come. */
+struct reading {
+    uint64_t position;
+    bool hole; /* something between where it began and its first block is gone */
+    bool full;
 };
 
 /* A batch of the flusher. */
@@ -77,6 +85,14 @@ static enum mob_status next_batch(
     "FROM mobula.bucket b WHERE b.shard = $1 AND b.upto = $2 AND b.day >= $3 AND b.day <= $4 " \
     "AND b.seq_max > $5 AND ($6::bytea IS NULL OR b.job IS NULL OR b.job = $6) "
 
+static void job_param(struct mob_database_param *p, const struct cold_wanted *w)
+{
+    if (w->by_job)
+        mob_param_bytes(p, &w->job, sizeof w->job);
+    else
+        mob_param_null(p);
+}
+
 static int batch_params(struct mob_database_param p[7], const struct mob_cold *c, const struct batch *batch,
     const struct cold_wanted *w, uint64_t position)
 {
@@ -85,10 +101,7 @@ static int batch_params(struct mob_database_param p[7], const struct mob_cold *c
     mob_param_i32(&p[2], batch->day_min);
     mob_param_i32(&p[3], batch->day_max);
     mob_param_i64(&p[4], (int64_t)position);
-    if (w->by_job)
-        mob_param_bytes(&p[5], &w->job, sizeof w->job);
-    else
-        mob_param_null(&p[5]);
+    job_param(&p[5], w);
     return 6;
 }
 
@@ -113,6 +126,40 @@ static enum mob_status stretch_end(struct mob_cold *c, struct mob_database *db, 
     return status;
 }
 
+/* The first position behind this one that may have been a deleted job's; UINT64_MAX: none. Asked for when
+ * the rows were read: what had gone by then is known now. */
+static enum mob_status first_deleted(struct mob_cold *c, struct mob_database *db, const struct batch *batch,
+    const struct cold_wanted *w, uint64_t position, uint64_t *first_out)
+{
+    static const char sql[] =
+        "SELECT min(greatest(seq_min, $3::bigint + 1)) FROM mobula.hole WHERE shard = $1 AND upto = $2 "
+        "AND seq_max > $3 AND ($4::bytea IS NULL OR job = $4)";
+    struct mob_database_param p[4];
+    struct mob_database_result *rows = NULL;
+    mob_param_i32(&p[0], c->shard);
+    mob_param_i64(&p[1], batch->upto);
+    mob_param_i64(&p[2], (int64_t)position);
+    job_param(&p[3], w);
+    enum mob_status status = mob_database_query(db, sql, p, 4, &rows);
+    if (status == MOB_OK)
+        *first_out = mob_database_null(rows, 0, 0) ? UINT64_MAX : (uint64_t)mob_database_number(rows, 0, 0);
+    mob_database_result_destroy(rows);
+    return status;
+}
+
+/* Of a deleted job, in a row that others have, too. */
+static enum mob_status pass_over(
+    struct stretch *s, const struct mob_bucket_block *b, uint32_t entries, const struct cold_wanted *w)
+{
+    enum mob_status status = mob_bucket_origins(b, s->origins, entries);
+    for (uint32_t i = 0; i < entries && status == MOB_OK; i++) {
+        uint64_t seq = s->origins[i].seq;
+        if (seq > w->above && seq <= w->upto && seq < s->gone)
+            s->gone = seq;
+    }
+    return status;
+}
+
 static enum mob_status take_block(
     struct mob_cold *c, struct stretch *s, const struct mob_bucket_block *b, const struct cold_wanted *w)
 {
@@ -120,9 +167,10 @@ static enum mob_status take_block(
     enum mob_status status = mob_block_peek(b->bytes, b->length, &cut.header, &c->page->zone);
     if (status != MOB_OK)
         return status;
-    if ((w->by_job && !mob_stream_eq(cut.header.job.root, w->job.root)) ||
-        w->gone(w->gone_arg, cut.header.job))
+    if (w->by_job && !mob_stream_eq(cut.header.job.root, w->job.root))
         return MOB_OK;
+    if (w->gone(w->gone_arg, cut.header.job))
+        return pass_over(s, b, cut.header.entry_count, w);
     size_t before = s->sort.item_count;
     status = mob_bucket_origins(b, s->origins, cut.header.entry_count);
     if (status == MOB_OK)
@@ -219,9 +267,9 @@ static enum mob_status put_block(
     return status;
 }
 
-/* *position_out: the last block that was given, or the end when all were. */
+/* Those before `before`. The page's position: the last block that was given, or `end` when all were. */
 static enum mob_status give_stretch(
-    struct mob_cold *c, struct stretch *s, uint32_t limit, uint64_t end, uint64_t *position_out)
+    struct mob_cold *c, struct stretch *s, uint32_t limit, uint64_t before, uint64_t end, struct reading *r)
 {
     struct cut_header *own = calloc(s->header_count + 1, sizeof *own);
     if (own == NULL)
@@ -231,35 +279,55 @@ static enum mob_status give_stretch(
     if (s->header_count > 0)
         memcpy(own, s->headers, s->header_count * sizeof *own);
     qsort(own, s->header_count, sizeof *own, by_seq);
-    if (s->count > 0)
-        qsort(s->pieces, s->count, sizeof *s->pieces, by_place);
-    while (at < s->count && status == MOB_OK && !cold_page_full(c->page, limit))
+    while (at < s->count && s->pieces[at].seq < before && status == MOB_OK && !cold_page_full(c->page, limit))
         status = put_block(c, s, header_of(s, own, &s->pieces[at]), &at);
     if (status == MOB_QUEUE_FULL) /* the page is; what was put stays */
         status = MOB_OK;
-    *position_out = at == s->count ? end : at > 0 ? s->pieces[at - 1].seq : *position_out;
+    r->position = at == s->count ? end : at > 0 ? s->pieces[at - 1].seq : r->position;
     free(own);
     return status;
 }
 
-static enum mob_status add_stretch(struct mob_cold *c, struct mob_database *db, const struct batch *batch,
-    const struct cold_wanted *w, uint32_t limit, uint64_t *position)
+/* What is gone is told before a page's first block, so a page ends before it; and once, though more may be
+ * gone behind that block: who was told goes on right before it. */
+static enum mob_status give_around_hole(
+    struct mob_cold *c, struct stretch *s, uint32_t limit, uint64_t gone, uint64_t end, struct reading *r)
 {
-    uint64_t end = 0;
-    enum mob_status status = stretch_end(c, db, batch, w, *position, &end);
-    if (status == MOB_NOT_FOUND) { /* deleted, or another job's */
-        *position = (uint64_t)batch->upto;
+    if (s->count > 0)
+        qsort(s->pieces, s->count, sizeof *s->pieces, by_place);
+    if (gone > end)
+        return give_stretch(c, s, limit, UINT64_MAX, end, r);
+    bool any_before = s->count > 0 && s->pieces[0].seq < gone;
+    r->full = any_before || c->page->count > 0;
+    if (any_before)
+        return give_stretch(c, s, limit, gone, gone - 1, r);
+    if (r->full)
         return MOB_OK;
-    }
-    struct stretch *s = status == MOB_OK ? calloc(1, sizeof *s) : NULL;
+    r->hole = true;
+    return give_stretch(c, s, limit, UINT64_MAX, end, r);
+}
+
+static enum mob_status add_stretch(struct mob_cold *c, struct mob_database *db, const struct batch *batch,
+    const struct cold_wanted *w, uint32_t limit, struct reading *r)
+{
+    uint64_t end = 0, gone = 0;
+    enum mob_status status = stretch_end(c, db, batch, w, r->position, &end);
+    bool empty = status == MOB_NOT_FOUND; /* deleted, or another job's */
+    if (status != MOB_OK && !empty)
+        return status;
+    struct stretch *s = calloc(1, sizeof *s);
     if (s == NULL)
-        return status == MOB_OK ? MOB_NO_MEMORY : status;
+        return MOB_NO_MEMORY;
     struct cold_wanted wanted = *w;
-    wanted.above = *position;
+    wanted.above = r->position;
     recut_sort_begin(&s->sort);
-    status = read_stretch(c, db, batch, &wanted, end, s);
+    s->gone = UINT64_MAX;
+    end = empty ? (uint64_t)batch->upto : end;
+    status = empty ? MOB_OK : read_stretch(c, db, batch, &wanted, end, s);
     if (status == MOB_OK)
-        status = give_stretch(c, s, limit, end, position);
+        status = first_deleted(c, db, batch, w, r->position, &gone);
+    if (status == MOB_OK)
+        status = give_around_hole(c, s, limit, gone < s->gone ? gone : s->gone, end, r);
     stretch_destroy(s);
     return status;
 }
@@ -279,27 +347,30 @@ enum mob_status cold_read_history(struct mob_cold *c, struct mob_database *db,
     const struct mob_gcs_cold_get *q, const struct cold_wanted *w, struct cold_behind *next_out)
 {
     int64_t deadline = mob_now() + COLD_SCAN_NS;
-    uint64_t position = mob_gcs_cold_seq(q->get.position);
+    uint64_t begin = mob_gcs_cold_seq(q->get.position);
+    struct reading r = {.position = begin};
     enum mob_status status = MOB_OK;
-    bool hole = false, last = false, full = false;
-    *next_out = (struct cold_behind){0};
-    while (status == MOB_OK && position < q->upto && !full) {
+    bool hole = false, last = false;
+    while (status == MOB_OK && r.position < q->upto && !r.full && !last) {
         struct batch batch = {0};
-        status = find_batch(c, db, position, q->upto, &batch, &hole, &last);
-        if (status != MOB_OK || (hole && c->page->count > 0))
+        status = find_batch(c, db, r.position, q->upto, &batch, &hole, &last);
+        if (status != MOB_OK || (hole && c->page->count > 0)) {
+            last = false;
             break; /* what is gone is told before a page's first block */
-        next_out->tie |= hole;
+        }
+        r.hole |= hole;
         if (last)
-            return MOB_OK;
-        if ((uint64_t)batch.after > position)
-            position = (uint64_t)batch.after;
-        status = add_stretch(c, db, &batch, w, q->get.limit, &position);
-        full = cold_page_full(c->page, q->get.limit) || mob_now() > deadline;
+            break;
+        if ((uint64_t)batch.after > r.position)
+            r.position = (uint64_t)batch.after;
+        status = add_stretch(c, db, &batch, w, q->get.limit, &r);
+        r.full = r.full || cold_page_full(c->page, q->get.limit) || mob_now() > deadline;
     }
-    if (position < q->upto)
-        next_out->position = mob_gcs_cold_position(position, 0);
+    *next_out = (struct cold_behind){.tie = r.hole};
+    if (r.position < q->upto && !last)
+        next_out->position = mob_gcs_cold_position(r.position, 0);
     /* Nothing fits between: who was told comes again from right before that block, and is to get it. */
-    if (c->page->count > 0 && c->page->rows[0].seq == mob_gcs_cold_seq(q->get.position) + 1)
+    if (c->page->count > 0 && c->page->rows[0].seq == begin + 1)
         next_out->tie = 0;
     return status;
 }

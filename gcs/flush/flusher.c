@@ -506,8 +506,7 @@ enum mob_status mob_flusher_run(const struct mob_flusher_options *options, bool 
         return MOB_NO_MEMORY;
     f->options = *options;
     f->pause_ns = PAUSE_MIN_NS;
-    f->maintain_ns =
-        mob_now() + (options->maintain_ns < FIRST_MAINTAIN_NS ? options->maintain_ns : FIRST_MAINTAIN_NS);
+    f->maintain_ns = mob_now(); /* before anything is written: from then on deletions of jobs are noted */
     enum mob_status status = start(f);
     while (status == MOB_OK && pass(f))
         continue;

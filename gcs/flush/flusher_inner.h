@@ -10,7 +10,6 @@
 
 #define PAUSE_MIN_NS (50 * MOB_MS) /* between sessions, doubled after each that wrote nothing */
 #define PAUSE_MAX_NS (2 * MOB_SEC)
-#define FIRST_MAINTAIN_NS (5 * MOB_SEC) /* after the start */
 #define MAINTAIN_SELDOM 6 /* so many times the pause, while nothing is written */
 #define LOOK_NS MOB_SEC /* the member measures its memory each second */
 #define QUIET_NS (2 * MOB_SEC) /* of the subscription, before it is looked whether anything is missing */

@@ -60,13 +60,17 @@ static void on_kv(void *arg, const struct mob_gcs_kv *kv)
 
 static enum mob_status delete_job(struct maintain *m, const struct mob_stream *job)
 {
-    static const char *const statements[] = {"DELETE FROM mobula.bucket WHERE job = $1",
-        "DELETE FROM mobula.failure WHERE job = $1", "DELETE FROM mobula.job_day WHERE job = $1",
+    static const char *const statements[] = {
+        "INSERT INTO mobula.hole (shard, upto, job, day, seq_min, seq_max) "
+        "SELECT shard, upto, job, day, min(seq_min), max(seq_max) FROM mobula.bucket WHERE job = $1 "
+        "GROUP BY shard, upto, job, day ON CONFLICT DO NOTHING",
+        "DELETE FROM mobula.bucket WHERE job = $1", "DELETE FROM mobula.failure WHERE job = $1",
+        "DELETE FROM mobula.job_day WHERE job = $1",
         "INSERT INTO mobula.job_gone (job) VALUES ($1) ON CONFLICT DO NOTHING"};
     uint8_t key[sizeof MOB_GCS_KEY_FLUSH_GONE - 1 + sizeof *job];
     struct mob_database_param p;
     enum mob_status status = mob_database_run(m->db, "BEGIN");
-    for (size_t i = 0; i < 4 && status == MOB_OK; i++)
+    for (size_t i = 0; i < sizeof statements / sizeof statements[0] && status == MOB_OK; i++)
         status = mob_database_query(m->db, statements[i], mob_param_bytes(&p, job, sizeof *job), 1, NULL);
     if (status == MOB_OK)
         status = mob_database_run(m->db, "COMMIT");
@@ -226,7 +230,9 @@ static enum mob_status drop_day(struct maintain *m, int32_t day)
     for (size_t i = 0; i < 3; i++)
         n += (size_t)snprintf(
             sql + n, sizeof sql - n, "DROP TABLE mobula.%s; ", mob_cold_table(table, parents[i], day));
-    snprintf(sql + n, sizeof sql - n, "DELETE FROM mobula.job_day WHERE day = %" PRId32, day);
+    snprintf(sql + n, sizeof sql - n,
+        "DELETE FROM mobula.job_day WHERE day = %" PRId32 "; DELETE FROM mobula.hole WHERE day = %" PRId32,
+        day, day);
     MOB_LOG_INFO("flush", "day_dropped", "day=%" PRId32, day);
     return mob_database_run(m->db, sql);
 }

@@ -871,6 +871,83 @@ static void history_of_a_batch_that_lost_a_day_has_the_rest(void **state)
     assert_int_equal(got_holes, 0);
 }
 
+static bool not_of_job_2(const struct logged *e, const void *arg)
+{
+    struct mob_job_id two = gcs_block_job(2);
+    const struct range *r = arg;
+    return !mob_stream_eq(e->job.root, two.root) && e->seq > r->above && e->seq <= r->upto;
+}
+
+/* As the flusher deletes it (gcs_flusher): a job with rows of its own, or one that shares them. */
+static void delete_job_2(void)
+{
+    static const char *const statements[] = {
+        "INSERT INTO mobula.hole (shard, upto, job, day, seq_min, seq_max) "
+        "SELECT shard, upto, job, day, min(seq_min), max(seq_max) FROM mobula.bucket WHERE job = $1 "
+        "GROUP BY shard, upto, job, day",
+        "DELETE FROM mobula.bucket WHERE job = $1", "INSERT INTO mobula.job_gone (job) VALUES ($1)"};
+    struct mob_job_id gone = gcs_block_job(2);
+    struct mob_database_param p;
+    mob_param_bytes(&p, &gone, sizeof gone);
+    for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
+        assert_int_equal(mob_database_query(f.db, statements[i], &p, 1, NULL), MOB_OK);
+}
+
+/* A deleted job in the middle of others is told once, on the page behind what was before it: to who resumes
+ * before it, or in it, and to nobody else. */
+static void a_deleted_job_is_told(uint32_t pairs, uint32_t tasks, bool shares)
+{
+    log_pairs(1, 1, pairs, tasks, 0);
+    uint64_t before = f.blocks[f.count - 1].seq;
+    log_pairs(2, 2, pairs, tasks, 0);
+    uint64_t last = f.blocks[f.count - 1].seq;
+    log_pairs(3, 3, pairs, tasks, 0);
+    flush_rest(1000);
+    assert_int_equal(pg_box_number(f.db, "SELECT count(*) FROM mobula.bucket WHERE job IS NULL") > 0, shares);
+    struct mob_gcs_cold_get q = scan_of(false);
+    struct range r = {0, q.upto};
+    read_history(q, any, NULL);
+    assert_int_equal(got_holes, 0);
+    delete_job_2();
+    mob_cold_destroy(f.cold); /* a reader knows for a while who was not deleted */
+    f.cold = mob_cold_create(SHARD);
+    for (uint32_t limit = 3; limit <= 100; limit += 97) {
+        q.get.limit = limit;
+        for (uint32_t i = 0; i < f.count; i++) {
+            bool missing = i + 1 < f.count && f.blocks[i + 1].seq > before && f.blocks[i + 1].seq <= last;
+            r.above = f.blocks[i].seq;
+            q.get.position = mob_gcs_cold_position(r.above, 0);
+            read_history(q, not_of_job_2, &r);
+            assert_int_equal(got_holes, missing || r.above < before);
+        }
+    }
+    q = scan_of(false);
+    q.get.position = mob_gcs_cold_position(before, 0);
+    q.upto = last; /* all that is asked for is gone */
+    read_history(q, not_of_job_2, &(struct range){before, last});
+    assert_int_equal(got_holes, 1);
+    for (uint8_t job = 1; job <= 3; job++) {
+        q = scan_of(false);
+        q.get.job = gcs_block_job(job);
+        r = (struct range){job == 2 ? UINT64_MAX : 0, UINT64_MAX};
+        read_history(q, job == 2 ? not_of_job_2 : of_job,
+            job == 2 ? (const void *)&r : &(struct terms){.job = &q.get.job});
+        assert_int_equal(got_holes, job == 2);
+    }
+}
+
+static void history_says_where_a_deleted_job_was(void **state)
+{
+    NEEDS_POSTGRES();
+    a_deleted_job_is_told(30, 50, false);
+}
+
+static void history_says_where_a_deleted_job_shared_rows(void **state)
+{
+    NEEDS_POSTGRES();
+    a_deleted_job_is_told(2, 10, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -889,6 +966,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(history_is_the_log_as_it_was_committed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(history_says_which_of_it_is_gone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(history_of_a_batch_that_lost_a_day_has_the_rest, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(history_says_where_a_deleted_job_was, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(history_says_where_a_deleted_job_shared_rows, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -669,31 +669,62 @@ static void days_go_when_nobody_needs_them(void **state)
     wait_number(DAYS_THERE, 3);
 }
 
-static void deleted_jobs_leave_no_rows(void **state)
+static void delete_job(uint8_t number)
 {
-    NEEDS_POSTGRES();
-    start(NULL);
-    wait_number("SELECT count(*) FROM pg_tables WHERE tablename = 'job_gone'", 1);
-    for (uint8_t job = 1; job <= 2; job++)
-        for (uint8_t i = 0; i < 30; i++)
-            append_old(job, i, 0, true);
-    wait_acked();
-    wait_flushed();
-    struct mob_job_id job = gcs_block_job(1);
+    struct mob_job_id job = gcs_block_job(number);
     uint8_t key[sizeof MOB_GCS_KEY_FLUSH_GONE - 1 + sizeof job];
     memcpy(key, MOB_GCS_KEY_FLUSH_GONE, sizeof MOB_GCS_KEY_FLUSH_GONE - 1);
     memcpy(key + sizeof MOB_GCS_KEY_FLUSH_GONE - 1, &job, sizeof job);
     struct mob_gcs_put put = {
         .table = MOB_GCS_KV, .key = key, .key_length = sizeof key, .value = "1", .value_length = 1};
     assert_int_equal(mob_gcs_put_wait(f.gcs, &put, soon(), NULL), MOB_OK);
-    wait_number("SELECT count(*) FROM mobula.job_gone", 1);
-    wait_number("SELECT count(*) FROM mobula.job_day", 1);
     for (int64_t deadline = soon(), status = MOB_OK; status != MOB_NOT_FOUND; step()) { /* its row goes */
         struct mob_gcs_result *row = NULL; /* the flusher may be slower than this look */
         assert_true(mob_now() < deadline);
         status = mob_gcs_get_wait(f.gcs, MOB_GCS_KV, key, sizeof key, soon(), &row);
         mob_gcs_result_destroy(row);
     }
+}
+
+/* Pages of the log in its order that say that something is gone; 0: of all jobs. */
+static uint32_t holes_of(uint8_t job, uint32_t *blocks_out)
+{
+    struct mob_gcs_scan scan = {.history = true};
+    uint32_t holes = 0;
+    if (job != 0)
+        scan.job = gcs_block_job(job);
+    *blocks_out = 0;
+    do {
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *r = wait_answer(mob_gcs_scan(f.gcs, &scan, mob_gcs_sync_done, &sync), &sync);
+        const struct mob_gcs_answer *answer = mob_gcs_result_answer(r);
+        holes += answer->tie != 0;
+        *blocks_out += answer->block_count;
+        scan.position = answer->next;
+        mob_gcs_result_destroy(r);
+    } while (scan.position != 0);
+    return holes;
+}
+
+/* Jobs 1 and 2 have rows of their own, 3 and 4 share theirs; 1 and 3 are deleted. */
+static void deleted_jobs_leave_no_rows(void **state)
+{
+    NEEDS_POSTGRES();
+    start(NULL);
+    wait_number("SELECT count(*) FROM pg_tables WHERE tablename = 'job_gone'", 1);
+    for (uint8_t i = 0; i < 30; i++)
+        for (uint8_t job = 1; job <= 4; job++)
+            if (job <= 2 || i < 3)
+                append_old(job, i, 0, true);
+    wait_acked();
+    wait_flushed();
+    uint32_t blocks;
+    assert_int_equal(holes_of(0, &blocks), 0);
+    assert_int_equal(blocks, 66);
+    delete_job(1);
+    delete_job(3);
+    wait_number("SELECT count(*) FROM mobula.job_gone", 2);
+    wait_number("SELECT count(*) FROM mobula.job_day", 2);
     uint64_t specs[2] = {0};
     for (int64_t until = mob_now() + 3 * MOB_SEC; mob_now() < until; poll(NULL, 0, 50))
         step(); /* readers look at the list of deleted jobs every two seconds */
@@ -706,6 +737,14 @@ static void deleted_jobs_leave_no_rows(void **state)
     }
     assert_int_equal(specs[0], 0);
     assert_true(specs[1] > 0);
+    /* who follows the log is told, unless it is about jobs that are all there */
+    assert_true(holes_of(0, &blocks) > 0);
+    assert_int_equal(blocks, 33);
+    for (uint8_t job = 1; job <= 4; job++) {
+        bool gone = job % 2 == 1;
+        assert_int_equal(holes_of(job, &blocks) > 0, gone);
+        assert_int_equal(blocks, gone ? 0 : job == 2 ? 30 : 3);
+    }
 }
 
 /* ---- the same by a seed: ./dev test --long ---- */

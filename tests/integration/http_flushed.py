@@ -196,6 +196,49 @@ def test_events_of_what_was_flushed(c):
     check(of_tasks(again["events"]) == [], "nothing twice", again)
 
 
+def follow(c, after, query):
+    """To the present: whom the events are about, how many gaps were told, how many polls found nothing more."""
+    seen, gaps, quiet = [], 0, 0
+    for _ in range(100):
+        page = c.json("GET", f"{V1}/events?after={after}&limit=50&wait=0.5{query}", expect=200)
+        gaps += page.get("gap") is True
+        seen += [e["subject"] for e in page["events"]]
+        after, quiet = page["position"], 0 if page["events"] or page.get("gap") else quiet + 1
+        if quiet == 2:
+            break
+    return seen, gaps, quiet
+
+
+def test_events_past_a_deleted_job(c):
+    """Who follows the log is told that something is gone, once, and goes on; who follows another job is not."""
+    c.deploy("arith")
+    begin = c.json("GET", f"{V1}/events", expect=200)["position"]
+    jobs = [c.json("POST", V1 + "/jobs", {"name": name}, expect=201)["id"] for name in ("before", "gone", "behind")]
+    ids = []
+    for job in jobs:
+        rows = [[i, 1] for i in range(60)]
+        batch = c.json("POST", V1 + "/tasks:batch", {"function": "arith.divmod", "rows": rows, "job": job}, expect=202)
+        c.json("POST", V1 + "/objects:wait", {"ids": [item["returns"][0] for item in batch["items"]], "num_returns": 60, "timeout_ms": 60000}, expect=200)
+        ids.append({item["id"] for item in batch["items"]})
+    flushed(c)
+    for what in ("it ends", "it is deleted"):
+        check(c.call("DELETE", f"{V1}/jobs/{jobs[1]}")[0] == 202, what)
+    c.until("its tasks are gone", lambda: c.call("GET", f"{V1}/tasks/{min(ids[1])}")[0] == 404, 60)
+    forget(c)
+    found = ()
+
+    def followed():  # each reader of PostgreSQL looks every two seconds who was deleted
+        nonlocal found
+        found = follow(c, begin, "&function=arith.divmod")
+        return not ids[1] & set(found[0])
+
+    c.until("what was deleted is given to nobody", followed, 60)
+    seen, gaps, quiet = found
+    check(quiet == 2 and gaps > 0, "there is an end, and a gap", quiet, gaps)
+    check(sorted(seen) == sorted(2 * [*ids[0], *ids[2]]), "what was not deleted", len(seen), gaps)
+    events(c, begin, f"&job={jobs[0]}", until=lambda found: len(of_tasks(found)) >= 120)
+
+
 def test_events_across_the_moving_watermark(c):
     """A reader follows from the beginning while tasks run and their blocks move: each event once, those of a task in order."""
     begin = c.json("GET", f"{V1}/events", expect=200)["position"]
@@ -403,4 +446,4 @@ if __name__ == "__main__":
     if not shutil.which("postgres") and not shutil.which("psql"):
         print("there is no PostgreSQL here: skipped")
         sys.exit(0)
-    main(globals(), "--postgres", "on", "--gcs-replicas", "1", "--flush-hot-percent", "0", "--flush-delay-ms", "100")
+    main(globals(), "--postgres", "on", "--gcs-replicas", "1", "--flush-hot-percent", "0", "--flush-delay-ms", "100", "--flush-maintain-ms", "500")
