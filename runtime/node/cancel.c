@@ -21,7 +21,7 @@ static bool may_cancel(const struct node_client *client, const struct node_job *
     return client->kind == MOB_CLIENT_WORKER || (client->flags & MOB_SESSION_GATEWAY) || client->job == job;
 }
 
-static void log_cancel(struct node *node, const struct node_job *job, const struct mob_out_cancel *cancel)
+void node_cancel_log(struct node *node, const struct node_job *job, const struct mob_out_cancel *cancel)
 {
     lineage_log_job(node->log, job->id, job->ns);
     lineage_log_other(node->log, MOB_ENTRY_CANCEL, cancel, sizeof *cancel, NULL, 0);
@@ -34,7 +34,7 @@ static void cancel_live(
         return;
     cancel.task = task->sched.id;
     if (!(task->flags & TASK_UNLOGGED))
-        log_cancel(node, task->template->job, &cancel);
+        node_cancel_log(node, task->template->job, &cancel);
     struct node_job *job = task->template->job;
     mob_sched_cancel(node->sched, &task->sched, cancel.force != 0, cancel.recursive != 0, node->now_ns);
     if (mob_sched_cancel_met_ended(node->sched))
@@ -97,8 +97,30 @@ struct late_cancel {
     uint32_t slot, session;
     uint64_t hold;
     uint32_t links;
+    enum mob_status status; /* of the look-up of the task itself, */
+    struct mob_job_id job; /* and whose it is */
     struct mob_task_id mark; /* one of the links: who comes by it again goes in a circle */
 };
+
+static void late_release(void *arg)
+{
+    struct late_cancel *late = arg;
+    lineage_log_release(late->node->log, late->hold);
+    free(late);
+}
+
+/* It has ended with a value. The walk below it takes its time, and the log says already what it is for: when
+ * the node dies meanwhile the next one does not run what it would have found. */
+static void cancel_below(struct node *node, const struct node_client *client, const struct late_cancel *late)
+{
+    if (late->status != MOB_OK)
+        MOB_LOG_WARN("cancel", "not_below", "status=%s", mob_status_code(late->status));
+    const struct node_job *job = node_job_by_id(node, late->job); /* of one that is not known nothing lives */
+    if (!job || !may_cancel(client, job))
+        return;
+    node_cancel_log(node, job, &late->cancel);
+    node_below_ended(node, job, &late->cancel);
+}
 
 static void late_end(struct late_cancel *late)
 {
@@ -110,10 +132,9 @@ static void late_end(struct late_cancel *late)
         node_tail_walk_begin(node);
         cancel_continued(node, client, &late->cancel);
     } else if (client && !call && late->cancel.recursive) {
-        node_below_ended(node, client, &late->cancel);
+        cancel_below(node, client, late);
     }
-    lineage_log_release(node->log, late->hold);
-    free(late);
+    lineage_log_then(node->log, late_release, free, late); /* what was logged here comes first */
 }
 
 /* The first task's future among what it returned; others are found from it, once all are aliases. A put, its
@@ -157,6 +178,11 @@ static void on_link(void *arg, enum mob_status status, const struct known *known
 {
     struct late_cancel *late = arg;
     struct mob_task_id next;
+    if (late->links == 0) {
+        late->status = status;
+        if (status == MOB_OK && known->spec)
+            late->job = known->spec->job;
+    }
     bool linked = status == MOB_OK && known->completion && link_tails(late->node, known, &next);
     late->links += linked;
     if (linked && late->links < LINKS_MAX && !in_circle(late, next) && !node_task_find(late->node, next))
@@ -197,5 +223,5 @@ void node_cancel_note_stop(struct node *node, struct node_task *task, enum mob_s
     if (why != MOB_CANCELLED || (task->flags & TASK_UNLOGGED))
         return;
     struct mob_out_cancel cancel = {.task = task->sched.id, .recursive = 1};
-    log_cancel(node, task->template->job, &cancel);
+    node_cancel_log(node, task->template->job, &cancel);
 }

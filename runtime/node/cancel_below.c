@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "runtime/node/alias.h"
+#include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
 #include "runtime/node/origins.h"
 #include "runtime/node/task.h"
@@ -177,6 +178,15 @@ static uint32_t cancel_all(struct below *below)
     return told;
 }
 
+/* Those of cancels that share a walk are in the log since they came. */
+static void log_top(const struct below *below)
+{
+    const struct node_job *job = node_job_by_id(below->node, below->job_id);
+    struct mob_out_cancel cancel = {.task = below->tops[0], .recursive = 1, .force = below->force};
+    if (job)
+        node_cancel_log(below->node, job, &cancel);
+}
+
 struct question {
     struct below *below;
     struct mob_task_id task;
@@ -227,6 +237,8 @@ static void ask_on(struct below *below)
      */
     bool found = below->status == MOB_OK && (!below->from_above || below->met_ended);
     uint32_t told = found ? cancel_all(below) : 0;
+    if (told > 0 && !below->shared)
+        log_top(below);
     end(below, below->status, told);
 }
 
@@ -292,7 +304,7 @@ static struct below *below_new(struct node *node, uint32_t tops, bool force)
 
 static void due_later(struct node *node, struct below_due due)
 {
-    if (node->below_due_count + node->below_due_asked >= BELOW_DUE_MAX) {
+    if (node->below_due_count >= BELOW_DUE_MAX) {
         MOB_LOG_WARN("cancel", "not_below", "status=%s", mob_status_code(MOB_QUEUE_FULL));
         return;
     }
@@ -309,37 +321,9 @@ void node_below_later(struct node *node, const struct node_job *job, const struc
     due_later(node, (struct below_due){cancel->task, job->id, cancel->force != 0, false});
 }
 
-/* Of which job an ended task was, the lineage says. */
-struct ended_top {
-    struct node *node;
-    struct mob_out_cancel cancel;
-    uint32_t slot, session;
-};
-
-static void on_ended_top(void *arg, enum mob_status status, const struct known *known)
+void node_below_ended(struct node *node, const struct node_job *job, const struct mob_out_cancel *cancel)
 {
-    struct ended_top *top = arg;
-    struct node *node = top->node;
-    node->below_due_asked--;
-    if (status != MOB_OK)
-        MOB_LOG_WARN("cancel", "not_below", "status=%s", mob_status_code(status));
-    else if (known->spec && may_cancel(node, top->slot, top->session, known->spec->job))
-        due_later(node, (struct below_due){top->cancel.task, known->spec->job, top->cancel.force != 0, true});
-    free(top);
-}
-
-void node_below_ended(
-    struct node *node, const struct node_client *client, const struct mob_out_cancel *cancel)
-{
-    if (node->below_due_count + node->below_due_asked >= BELOW_DUE_MAX) {
-        MOB_LOG_WARN("cancel", "not_below", "status=%s", mob_status_code(MOB_QUEUE_FULL));
-        return;
-    }
-    struct ended_top *top = malloc(sizeof *top);
-    MOB_ASSERT(top);
-    *top = (struct ended_top){node, *cancel, client->slot, client->session};
-    node->below_due_asked++;
-    known_ask(node, mob_object_of(cancel->task, 0), on_ended_top, top);
+    due_later(node, (struct below_due){cancel->task, job->id, cancel->force != 0, true});
 }
 
 static bool same_job(struct mob_job_id a, struct mob_job_id b)

@@ -31,9 +31,8 @@ void node_cancel_below(struct node *node, const struct node_client *client,
 /* The cancel of a task of this job, which the caller may cancel, has met ended children: what lives below
  * them is cancelled too, by a walk that begins with this pass or a later one. */
 void node_below_later(struct node *node, const struct node_job *job, const struct mob_out_cancel *cancel);
-/* The same below a task that has ended, once its job is looked up; nothing when the client may not. */
-void node_below_ended(
-    struct node *node, const struct node_client *client, const struct mob_out_cancel *cancel);
+/* The same below a task of this job that has ended. */
+void node_below_ended(struct node *node, const struct node_job *job, const struct mob_out_cancel *cancel);
 /* Is there one whose walk may begin? */
 bool node_below_due(const struct node *node);
 /* Once a pass, after its records. */

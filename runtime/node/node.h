@@ -284,7 +284,6 @@ struct node {
     struct below_due *below_due; /* tasks whose cancel is to reach below ended ones, by the next walk */
     uint32_t below_due_count, below_due_capacity;
     uint32_t below_due_looked; /* so many of them wait for a walk that is under way */
-    uint32_t below_due_asked; /* ended tasks whose job is being looked up */
     struct below_facts *below_facts; /* of the walk before; NULL = none */
 };
 
@@ -316,6 +315,8 @@ void node_client_damaged(struct node *node, struct node_client *client);
 /* cancel.c */
 /* A client asks for it. Of one that has ended by itself what runs below it is cancelled (cancel_below.h). */
 void node_cancel(struct node *node, const struct node_client *client, const struct mob_out_cancel *cancel);
+/* A restart of the node knows it: of what lives below then nothing runs. */
+void node_cancel_log(struct node *node, const struct node_job *job, const struct mob_out_cancel *cancel);
 /* The scheduler asks a worker to stop this task: if that is for a cancel, a restart of the node knows it too.
  */
 void node_cancel_note_stop(struct node *node, struct node_task *task, enum mob_status why);

@@ -222,16 +222,32 @@ static void live_tasks(const struct request *r)
 }
 
 struct below_reply {
+    struct node *node;
     uint32_t slot, session, number;
+    enum mob_status status;
+    uint32_t told;
 };
 
-static void told_below(struct node *node, void *arg, enum mob_status status, uint32_t told)
+static void reply_below(void *arg)
 {
     struct below_reply *reply = arg;
     char text[32];
-    int n = snprintf(text, sizeof text, "{\"told\":%u}", told);
-    node_reply(node, reply->slot, reply->session, reply->number, status, text, (uint32_t)n);
+    int n = snprintf(text, sizeof text, "{\"told\":%u}", reply->told);
+    node_reply(reply->node, reply->slot, reply->session, reply->number, reply->status, text, (uint32_t)n);
     free(reply);
+}
+
+/* Behind the log, which says what was cancelled. */
+static void told_below(struct node *node, void *arg, enum mob_status status, uint32_t told)
+{
+    struct below_reply *reply = arg;
+    reply->status = status;
+    reply->told = told;
+    struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
+    effect.call.fn = reply_below;
+    effect.call.drop = free;
+    effect.call.arg = reply;
+    lineage_log_effect(node->log, &effect);
 }
 
 /* Of a task that has ended: how many that live below it were told to stop. */
@@ -241,7 +257,8 @@ static void cancel_below(const struct request *r, const json_t *in)
     struct mob_out_cancel cancel = {.force = json_is_true(json_object_get(in, "force")), .recursive = 1};
     struct below_reply *to = malloc(sizeof *to);
     MOB_ASSERT(to);
-    *to = (struct below_reply){r->client->slot, r->client->session, r->number};
+    *to = (struct below_reply){
+        .node = r->node, .slot = r->client->slot, .session = r->client->session, .number = r->number};
     if (text && mob_task_id_parse(text, &cancel.task) == MOB_OK)
         node_cancel_below(r->node, r->client, &cancel, told_below, to);
     else

@@ -320,6 +320,27 @@ static enum mob_status defers(struct mob_call *call)
     return status == MOB_OK ? mob_return_future(call, child) : status;
 }
 
+/* Each level submits the next one and ends, by a value or (tails: 1 = all, 2 = every other one) as that one.
+ * The last leaves its id and runs until the file is there. */
+static enum mob_status descends(struct mob_call *call)
+{
+    char path[PATH_MAX_BYTES], gate[PATH_MAX_BYTES], line[MOB_TEXT_ID_MAX + 8] = "leaf ";
+    int64_t levels = mob_arg_i64(call, 2), tails = mob_arg_i64(call, 3);
+    struct mob_future *next;
+    text_arg(call, 0, path, sizeof path);
+    text_arg(call, 1, gate, sizeof gate);
+    if (levels == 0) {
+        mob_call_task_id(call, line + strlen(line));
+        leave_line(call, path, line);
+        return wait_for_file(call, gate) ? mob_return_i64(call, 7) : MOB_CANCELLED;
+    }
+    enum mob_status status = mob_submit(mob_call_client(call), "chaos.descends",
+        MOB_ARGS(mob_utf8(path), mob_utf8(gate), mob_i64(levels - 1), mob_i64(tails)), NULL, &next);
+    if (status == MOB_OK && (tails == 1 || (tails == 2 && levels % 2 == 0)))
+        return mob_return_future(call, next);
+    return status == MOB_OK ? mob_return_i64(call, levels) : status;
+}
+
 /* Becomes what the object of this id becomes. */
 static enum mob_status becomes(struct mob_call *call)
 {
@@ -682,6 +703,7 @@ MOB_MODULE("chaos", MOB_FUNCTION("mix", mix, "i64 seed, i64... -> i64"),
     MOB_FUNCTION("gated", gated, "utf8 gate -> i64"),
     MOB_FUNCTION("flaky", flaky, "utf8 path, i64 tries -> i64"),
     MOB_FUNCTION("defers", defers, "utf8 gate -> i64"),
+    MOB_FUNCTION("descends", descends, "utf8 path, utf8 gate, i64 levels, i64 tails -> i64"),
     MOB_FUNCTION("becomes", becomes, "utf8 object -> i64"),
     MOB_FUNCTION("diverges", diverges, "utf8 path -> i64"),
     MOB_FUNCTION("shrugs", shrugs, "utf8 path -> i64"),
