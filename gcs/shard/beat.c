@@ -7,13 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/process.h"
 
 #define REDIAL_NS (20 * MOB_MS)
 #define PRIORITY 10
+#define STARVED_PASSES 5 /* times hung_ns that a pass may wait for a core */
 
 /* A link to one master. The thread's own. */
 struct master_link {
@@ -29,6 +32,9 @@ struct mob_beat {
     int speed_fd; /* the thread is to speak at once */
     int64_t hurried_ns; /* by a master; the thread's own */
     _Atomic int64_t busy_since_ns; /* 0: the loop sleeps */
+    pid_t loop_thread;
+    clockid_t loop_cpu;
+    int64_t pass_since_ns, pass_cpu_ns; /* of the pass that was seen last; the thread's own */
     struct mob_chunk_pool pool;
     struct master_link masters[MOB_BEAT_MASTERS_MAX];
 
@@ -197,6 +203,33 @@ static void hear(struct mob_beat *b, struct master_link *m)
     m->heard_ns = 0;
 }
 
+static int64_t cpu_of_loop(const struct mob_beat *b)
+{
+    struct timespec t = {0};
+    (void)clock_gettime(b->loop_cpu, &t);
+    return t.tv_sec * MOB_SEC + t.tv_nsec;
+}
+
+/* A loop that has had no core for its pass does not hang: it is runnable, and has used little. Beyond some
+ * time it is of no more use than one that does. */
+static bool waits_for_a_core(const struct mob_beat *b, int64_t pass_ns)
+{
+    struct mob_process loop;
+    return pass_ns < STARVED_PASSES * b->options.hung_ns &&
+        cpu_of_loop(b) - b->pass_cpu_ns < b->options.hung_ns && mob_process_look(b->loop_thread, &loop) &&
+        loop.state == 'R';
+}
+
+static bool hangs(struct mob_beat *b, int64_t since_ns, int64_t now_ns)
+{
+    if (since_ns != 0 && since_ns != b->pass_since_ns) {
+        b->pass_since_ns = since_ns;
+        b->pass_cpu_ns = cpu_of_loop(b);
+    }
+    return since_ns != 0 && now_ns - since_ns >= b->options.hung_ns &&
+        !waits_for_a_core(b, now_ns - since_ns);
+}
+
 /* False while the loop hangs: then nobody speaks for it. */
 static bool next_report(struct mob_beat *b, int64_t now, struct mob_gcs_report *report_out, bool *often_out)
 {
@@ -208,7 +241,7 @@ static bool next_report(struct mob_beat *b, int64_t now, struct mob_gcs_report *
     pthread_mutex_unlock(&b->lock);
     report_out->sent_ns = now;
     report_out->pid = getpid();
-    return reports && (since == 0 || now - since < b->options.hung_ns);
+    return reports && !hangs(b, since, now);
 }
 
 static void speak(struct mob_beat *b, struct master_link *m, const char *address,
@@ -302,12 +335,14 @@ enum mob_status mob_beat_create(const struct mob_beat_options *options, struct m
     b->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     b->speed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     b->hurried_ns = -MOB_BEAT_HURRY_NS;
+    b->loop_thread = gettid();
     pthread_mutexattr_t attributes;
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
     pthread_mutex_init(&b->lock, &attributes);
     pthread_mutexattr_destroy(&attributes);
     bool good = b->stop_fd >= 0 && b->wake_fd >= 0 && b->speed_fd >= 0 &&
+        pthread_getcpuclockid(pthread_self(), &b->loop_cpu) == 0 &&
         pthread_create(&b->thread, NULL, run, b) == 0;
     if (!good) {
         close(b->stop_fd);

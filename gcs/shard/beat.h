@@ -2,9 +2,10 @@
  * brings leases, configurations and orders back.
  *
  * It runs beside the loop, at real-time priority where that is allowed, so that a busy loop is not taken for
- * a dead one; but a loop that does not come back from one pass for `hung_ns` is not spoken for any more. The
- * loop publishes its report after each pass, takes what has come when beat_fd is readable, and asks for the
- * lease when it reads. All functions but the thread's own are for the loop's thread.
+ * a dead one; but a loop that does not come back from one pass for `hung_ns` is not spoken for any more,
+ * unless it only waits for a core. The loop publishes its report after each pass, takes what has come when
+ * beat_fd is readable, and asks for the lease when it reads. All functions but the thread's own are for the
+ * loop's thread.
  */
 #ifndef MOB_GCS_SHARD_BEAT_H
 #define MOB_GCS_SHARD_BEAT_H
@@ -27,7 +28,7 @@ struct mob_beat_options {
     uint32_t master_count;
     int64_t hung_ns, beat_ns;
 };
-/* Gives (destroy). MOB_IO, MOB_NO_MEMORY. */
+/* By the loop's thread. Gives (destroy). MOB_IO, MOB_NO_MEMORY. */
 MOB_MUST_USE enum mob_status mob_beat_create(
     const struct mob_beat_options *options, struct mob_beat **beat_out);
 void mob_beat_destroy(struct mob_beat *beat); /* NULL is fine; waits for the thread */
