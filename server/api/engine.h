@@ -63,6 +63,7 @@ enum mob_engine_verb {
     MOB_ENGINE_LOGS, /* query: bytes of a task's or actor's log from query.offset, in op->json */
     MOB_ENGINE_CLUSTER, /* resources total and free */
     MOB_ENGINE_METRICS, /* of the control store, as text in op->json */
+    MOB_ENGINE_READY, /* fails with why the control store takes no writes, as far as its tails know */
     MOB_ENGINE_KEY_KEEP /* key: its answer is kept */
 };
 

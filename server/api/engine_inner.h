@@ -21,6 +21,7 @@
 #define ENGINE_DROPS_MAX 256u
 /* Results up to this size go into JSON answers; larger ones are read at /objects/{id}/data. */
 #define ENGINE_JSON_VALUE_MAX (256u << 10)
+#define ENGINE_TROUBLE_BYTES 160u
 #define ENGINE_ARGUMENT_BYTES_MAX (64u << 20)
 
 struct engine;
@@ -181,6 +182,9 @@ struct engine {
         const struct flight *trying; /* the first one's, while it tries; */
         bool missed; /* it found none */
     } room;
+    int64_t store_looked_ns; /* whether the control store takes writes (engine_ready.c); 0: not yet */
+    bool store_looking;
+    char store_trouble[ENGINE_TROUBLE_BYTES]; /* what was found then; "": it does */
     uint64_t names_given; /* to actors, by creations that were published */
     uint64_t worked; /* counts what was done, to know when to sleep */
 };
@@ -390,6 +394,9 @@ void engine_start_timeline(struct flight *flight);
 
 /* engine_metrics.c */
 void engine_start_metrics(struct flight *flight);
+
+/* engine_ready.c */
+void engine_start_ready(struct flight *flight);
 
 /* engine_logs.c */
 void engine_start_logs(struct flight *flight);

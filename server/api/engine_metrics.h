@@ -11,6 +11,9 @@ struct member_figures *engine_ask_members(struct engine *engine, void (*then)(vo
 /* In Prometheus' text format. Who has not answered (before `then`: all) is mobula_gcs_member_up 0, and has no
  * figures. */
 void engine_write_members(const struct member_figures *figures, struct mob_text *t);
+/* The word of a shard's tail (or only member) for what keeps its Redis from keeping what it is given
+ * (mob_gcs_stats.store); NULL: it has not answered. */
+const char *engine_tail_store(const struct member_figures *figures, uint32_t shard);
 /* What the node answers to MOB_REQ_STATS, in the same format. */
 void engine_write_node(const json_t *stats, struct mob_text *t);
 /* A question to the node that is not answered any more, by the callback it would have come to: frees what is

@@ -1,6 +1,7 @@
 /* What each member of the control store says of itself, as `mobula gcs status` asks it: beside the engine's
  * thread, all at once, and none for longer than a second. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -117,6 +118,15 @@ static const char *role_of(const struct member_figures *f, uint32_t i)
     mob_gcs_chain(mob_gcs_shard(f->engine->gcs, f->members[i].shard), &chain);
     const char *role = mob_member_role(&chain, f->answers[i].stats.self);
     return role ? role : "none";
+}
+
+const char *engine_tail_store(const struct member_figures *f, uint32_t shard)
+{
+    for (uint32_t i = 0; i < f->count; i++)
+        if (f->members[i].shard == shard &&
+            (strcmp(role_of(f, i), "tail") == 0 || strcmp(role_of(f, i), "sole") == 0))
+            return f->answers[i].stats.store;
+    return NULL;
 }
 
 static void write_family(struct mob_text *t, const char *name, const char *type, const char *help)

@@ -206,6 +206,7 @@ void mob_engine_op_destroy(struct mob_engine_op *op)
         query_fini(&op->query);
         break;
     case MOB_ENGINE_METRICS:
+    case MOB_ENGINE_READY:
     case MOB_ENGINE_KEY_KEEP:
         break;
     }

@@ -135,6 +135,7 @@ static void start(struct engine *engine, struct mob_engine_op *op, bool alive)
         [MOB_ENGINE_LOGS] = engine_start_logs,
         [MOB_ENGINE_CLUSTER] = engine_start_cluster,
         [MOB_ENGINE_METRICS] = engine_start_metrics,
+        [MOB_ENGINE_READY] = engine_start_ready,
         [MOB_ENGINE_KEY_KEEP] = engine_start_key_keep,
     };
     struct flight *flight = flight_create(engine, op);

@@ -20,6 +20,18 @@ void mob_api_livez(struct mob_api *api, struct mob_http_request *request)
 
 /* A store whose disk is full or hangs refuses nothing: writes wait. A busy one takes less. */
 #define UNACKED_NS_MAX (5 * MOB_SEC)
+#define READY_WAIT_NS (2 * MOB_SEC)
+
+static void answer_ready(struct mob_http_request *request, struct mob_engine_op *op)
+{
+    (void)op;
+    mob_http_reply(request, 200, "text/plain; charset=utf-8", "ready\n", 6);
+}
+
+static void ready_without_store(struct mob_http_request *request)
+{
+    mob_api_fail(request, MOB_UNAVAILABLE, "the control store does not answer");
+}
 
 void mob_api_readyz(struct mob_api *api, struct mob_http_request *request)
 {
@@ -35,8 +47,9 @@ void mob_api_readyz(struct mob_api *api, struct mob_http_request *request)
             (long long)((now - since) / MOB_SEC));
         return;
     }
-    mob_http_reply(request, 200, "text/plain; charset=utf-8", "ready\n", 6);
-    mob_api_send(request);
+    struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_READY);
+    if (op)
+        mob_api_run(request, op, answer_ready, mob_deadline_after(READY_WAIT_NS), ready_without_store);
 }
 
 struct figure_text {

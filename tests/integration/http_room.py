@@ -1,11 +1,15 @@
 """Puts, jobs and tasks that have to wait for room or for the node, over HTTP: nobody else waits with them.   ctest: timeout=240"""
+import ctypes
+import errno
 import json
 import os
 import random
 import signal
+import subprocess
+import tempfile
 import threading
 
-from lib_http_cluster import check, main, ref
+from lib_http_cluster import Cluster, check, main, ref
 
 V1 = "/api/v1"
 MIB = 1 << 20
@@ -154,6 +158,58 @@ def test_who_takes_no_writes_is_not_ready(c):
         t.join()
     check(answers[0][0] == 201, "the put", answers)
     check(c.call("GET", "/readyz")[0] == 200, "ready again")
+
+
+def own_mounts():
+    """What is mounted from here on is this process' and its children's. False: that is not allowed."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    new_namespace, recursive, private = 0x20000, 16384, 1 << 18
+    return libc.unshare(new_namespace) == 0 and libc.mount(b"none", b"/", None, recursive | private, None) == 0
+
+
+def test_a_full_disk_of_the_control_store_is_not_ready(c):
+    """The tail says it, before a write has waited for long, and to who writes nothing."""
+    if not own_mounts():
+        print("no mounts of its own here: skipped")
+        return
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", place], check=True)
+        before, tempfile.tempdir = tempfile.gettempdir(), place
+        try:
+            full_disk(Cluster("--gcs-durability", "always"))
+        finally:
+            tempfile.tempdir = before
+            subprocess.run(["umount", "-l", place], check=True)
+
+
+def full_disk(c):
+    answers, filler = [], c.directory + "/filler"
+    try:
+        check(c.call("GET", "/readyz")[0] == 200, "ready")
+        with open(filler, "wb", buffering=0) as file:
+            try:
+                while file.write(b"x" * (1 << 20)) == 1 << 20:
+                    pass
+                while file.write(b"x"):
+                    pass
+            except OSError as error:
+                check(error.errno == errno.ENOSPC, "the disk is full", error)
+        # More than fits into the last page of its file.
+        threads = in_threads([lambda i=i: answers.append(put(c, 900, i)) for i in range(12)])
+        problem = c.until("it is told", lambda: (p := c.call("GET", "/readyz", key=False))[0] == 503 and json.loads(p[2]))
+        check("the control store takes no writes (shard 0): its Redis" in problem["detail"] and "disk" in problem["detail"], "with the reason", problem)
+        check(problem["code"] == "unavailable" and problem["retryable"], "for now", problem)
+        check(c.call("GET", "/livez", key=False)[0] == 200, "it lives")
+        os.unlink(filler)
+        for t in threads:
+            t.join()
+        check([a[0] for a in answers] == [201] * 12, "the puts", answers)
+        c.until("ready again", lambda: c.call("GET", "/readyz", key=False)[0] == 200)
+    finally:
+        if os.path.exists(filler):
+            os.unlink(filler)
+        c.end()
 
 
 if __name__ == "__main__":
