@@ -101,6 +101,8 @@ struct subscription {
     struct conn *conn;
     uint64_t tag, after;
     bool fetching;
+    uint32_t misses; /* of the block behind `after`, which Redis does not give */
+    int64_t again_ns; /* then it is asked for it again */
 };
 
 struct pass_queue {

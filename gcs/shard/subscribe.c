@@ -8,13 +8,14 @@
 #include <stdlib.h>
 
 #define FETCH_AT_ONCE 32u
+#define MISSES_MAX 16u /* in a row; then a block that Redis lost is asked for each second */
 
 /* One fetch from Redis for a subscriber; outlives it. */
 struct sub_fetch {
     struct mob_shard *shard;
     struct subscription *sub; /* NULL: gone */
     uint32_t count;
-    bool stop; /* a block is missing: dropped since, look again */
+    uint64_t missing; /* a block that is not there: dropped since, look again; 0: none */
     struct mob_gcs_block_row rows[FETCH_AT_ONCE];
 };
 
@@ -30,21 +31,45 @@ static void send_block(struct subscription *sub, const struct mob_gcs_block_row 
     memcpy(at + sizeof head + MOB_GCS_BLOCK_ROW_HEAD, row->bytes, row->length);
     conn_frame_end(sub->conn, MOB_GCS_BLOCK, 0, sizeof head, body);
     sub->after = row->seq;
+    sub->misses = 0;
 }
 
 static void on_fetched(void *arg, const redisReply *reply, uint32_t index)
 {
     struct sub_fetch *f = arg;
     struct mob_gcs_block_row row = f->rows[index];
-    if (f->sub == NULL || f->stop)
+    if (f->sub == NULL || f->missing != 0)
         return;
     if (reply->type != REDIS_REPLY_STRING ||
         (size_t)reply->len != row.length + sizeof(struct mob_redis_block)) {
-        f->stop = true;
+        f->missing = row.seq;
         return;
     }
     row.bytes = (const uint8_t *)reply->str + sizeof(struct mob_redis_block);
     send_block(f->sub, &row);
+}
+
+/* The first block behind `after`, at `*at_out` in the index; NULL: there is none. */
+static const struct mob_index_slot *first_behind(const struct mob_shard *sh, uint64_t after, uint32_t *at_out)
+{
+    const struct mob_index_slot *slot = NULL;
+    uint32_t at = mob_index_after(sh->index, after);
+    while (at < mob_index_end(sh->index) && (slot = mob_index_slot(sh->index, at)) == NULL)
+        at++;
+    *at_out = at;
+    return slot;
+}
+
+/* The index still has it, so it was not dropped: Redis has lost it, or gives it a moment later. */
+static void note_missing(struct mob_shard *sh, struct subscription *sub, uint64_t seq)
+{
+    uint32_t at;
+    const struct mob_index_slot *slot = first_behind(sh, sub->after, &at);
+    if (slot == NULL || slot->seq != seq || ++sub->misses < MISSES_MAX)
+        return;
+    sub->again_ns = sh->now_ns + MOB_SEC;
+    MOB_LOG_ERROR("gcs", "stream_row_lost", "seq=%llu why=\"this member's Redis lacks what it had\"",
+        (unsigned long long)seq);
 }
 
 static void on_fetch_done(void *arg, struct mob_redis_batch *batch, enum mob_status status)
@@ -52,8 +77,11 @@ static void on_fetch_done(void *arg, struct mob_redis_batch *batch, enum mob_sta
     (void)batch;
     (void)status;
     struct sub_fetch *f = arg;
-    if (f->sub != NULL)
+    if (f->sub != NULL) {
         f->sub->fetching = false;
+        if (f->missing != 0)
+            note_missing(f->shard, f->sub, f->missing);
+    }
     free(f);
 }
 
@@ -99,20 +127,10 @@ static void send_hole(struct subscription *sub, uint64_t after, uint64_t next)
     sub->after = next - 1;
 }
 
-/* The first block behind `after`, at `*at_out` in the index; NULL: there is none. */
-static const struct mob_index_slot *first_behind(const struct mob_shard *sh, uint64_t after, uint32_t *at_out)
-{
-    const struct mob_index_slot *slot = NULL;
-    uint32_t at = mob_index_after(sh->index, after);
-    while (at < mob_index_end(sh->index) && (slot = mob_index_slot(sh->index, at)) == NULL)
-        at++;
-    *at_out = at;
-    return slot;
-}
-
 static void feed(struct mob_shard *sh, struct subscription *sub)
 {
-    while (!sub->fetching && !sub->conn->closing && conn_out_bytes(sub->conn) < SUB_OUT_BYTES) {
+    while (!sub->fetching && sh->now_ns >= sub->again_ns && !sub->conn->closing &&
+        conn_out_bytes(sub->conn) < SUB_OUT_BYTES) {
         uint32_t at;
         const struct mob_index_slot *slot = first_behind(sh, sub->after, &at);
         enum mob_chain_stream_step step = mob_chain_stream_next(

@@ -11,6 +11,9 @@
 #include <cmocka.h>
 
 #include "common/base/clock.h"
+#include "gcs/shard/redis_conf.h"
+#include "gcs/shard/redis_keys.h"
+#include "gcs/shard/redis_link.h"
 #include "tests/support/gcs_box.h"
 
 #define DEADLINE_NS (60 * MOB_SEC)
@@ -584,6 +587,76 @@ static void subscribers_get_each_block_once_over_restarts(void **state)
     finish(f);
 }
 
+static redisContext *redis_of(const struct gcs_box *box)
+{
+    char path[128], socket[128], password[160];
+    snprintf(path, sizeof path, "%s/" MOB_REDIS_PASSWORD_NAME, box->directory);
+    snprintf(socket, sizeof socket, "%s/" MOB_REDIS_SOCKET_NAME, box->directory);
+    assert_int_equal(mob_redis_password_read(path, password, sizeof password), MOB_OK);
+    struct mob_redis_options options = {socket, MOB_REDIS_USER, password};
+    redisContext *redis = NULL;
+    assert_int_equal(mob_redis_connect(&options, &redis), MOB_OK);
+    return redis;
+}
+
+static uint64_t commands_of(redisContext *redis)
+{
+    redisReply *info = redisCommand(redis, "INFO stats");
+    assert_int_equal(info->type, REDIS_REPLY_STRING);
+    const char *at = strstr(info->str, "total_commands_processed:");
+    assert_non_null(at);
+    uint64_t count = strtoull(strchr(at, ':') + 1, NULL, 10);
+    freeReplyObject(info);
+    return count;
+}
+
+/* Few are asked of it in half a second. */
+static bool rests(struct fixture *f, redisContext *redis)
+{
+    uint64_t before = commands_of(redis);
+    for (int64_t until = mob_now() + MOB_SEC / 2; mob_now() < until;)
+        step(f);
+    return commands_of(redis) - before < 20;
+}
+
+/* It is asked for again now and then, and not all the time; and the stream goes on when it is there again. */
+static void a_block_that_redis_lost_holds_its_subscribers_only(void **state)
+{
+    (void)state;
+    struct fixture *f = start(NULL, NULL);
+    struct stream_check s = {.next = 0};
+    struct mob_gcs_sub *sub = NULL;
+    struct mob_gcs_sub_events events = {on_block, on_resync, &s};
+    open_log(f);
+    for (uint32_t i = 0; i < 50; i++)
+        append(f,
+            (struct gcs_block_spec){.job = 1, .stream = 1, .first_index = i * 8, .tasks = 8, .specs = true});
+    for (int64_t deadline = soon(); f->released < f->appended; step(f))
+        assert_true(mob_now() < deadline);
+    struct mob_gcs_sync sync = {0};
+    struct mob_gcs_result *r =
+        wait_result(f, mob_gcs_log_read(f->gcs, f->incarnation, 20, mob_gcs_sync_done, &sync), &sync, MOB_OK);
+    uint8_t key[9];
+    mob_redis_key(key, 'b', mob_gcs_result_answer(r)->blocks[0].seq);
+    mob_gcs_result_destroy(r);
+    redisContext *redis = redis_of(&f->box);
+    redisReply *value = redisCommand(redis, "GET %b", key, sizeof key);
+    assert_int_equal(value->type, REDIS_REPLY_STRING);
+    freeReplyObject(redisCommand(redis, "UNLINK %b", key, sizeof key));
+    assert_int_equal(mob_gcs_subscribe(f->gcs, 0, &events, &sub), MOB_OK);
+    for (int64_t deadline = soon(); !rests(f, redis) || s.next < 20;)
+        assert_true(mob_now() < deadline);
+    assert_int_equal(s.next, 20);
+    freeReplyObject(redisCommand(redis, "SET %b %b", key, sizeof key, value->str, (size_t)value->len));
+    freeReplyObject(value);
+    redisFree(redis);
+    for (int64_t deadline = soon(); s.next < f->appended; step(f))
+        assert_true(mob_now() < deadline);
+    assert_int_equal(s.resyncs, 0);
+    mob_gcs_unsubscribe(sub);
+    finish(f);
+}
+
 static void a_position_that_was_never_reached_is_a_resync(void **state)
 {
     (void)state;
@@ -831,6 +904,7 @@ int main(void)
         cmocka_unit_test(a_gap_is_told_though_more_is_flushed_meanwhile),
         cmocka_unit_test(a_dropped_job_is_gone_and_unfinished_tasks_stay_when_asked),
         cmocka_unit_test(subscribers_get_each_block_once_over_restarts),
+        cmocka_unit_test(a_block_that_redis_lost_holds_its_subscribers_only),
         cmocka_unit_test(a_position_that_was_never_reached_is_a_resync),
         cmocka_unit_test(sealing_is_the_cut),
         cmocka_unit_test(a_client_that_was_away_too_long_goes_on_under_another_id),
