@@ -8,13 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/supervisor.h"
 #include "common/base/clock.h"
+#include "common/base/unix_socket.h"
 #include "common/base/log.h"
 #include "common/base/log_value.h"
 #include "common/base/process.h"
@@ -219,21 +218,14 @@ static void on_replace(uv_poll_t *poll, int status, int events)
 enum mob_status chain_prepare(struct supervisor *supervisor)
 {
     char path[STATE_PATH_MAX];
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd;
     if (supervisor->replicas == 1)
         return MOB_OK;
     state_path(supervisor->directory, STATE_REPLACE_SOCKET_NAME, path);
-    if (strlen(path) >= sizeof address.sun_path)
-        return MOB_TOO_LARGE;
-    memcpy(address.sun_path, path, strlen(path) + 1);
-    unlink(path);
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return MOB_IO;
-    mode_t mask = umask(0177);
-    int bound = bind(fd, (struct sockaddr *)&address, sizeof address);
-    umask(mask);
-    if (bound != 0 || uv_poll_init(&supervisor->loop, &supervisor->replace, fd) != 0) {
+    enum mob_status status = mob_unix_bind(path, SOCK_DGRAM, 0, &fd);
+    if (status != MOB_OK)
+        return status;
+    if (uv_poll_init(&supervisor->loop, &supervisor->replace, fd) != 0) {
         close(fd);
         return MOB_IO;
     }

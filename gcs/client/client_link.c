@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
+#include "common/base/unix_socket.h"
 #include "gcs/client/client_internal.h"
 
 #define IN_BYTES (256u << 10)
@@ -87,10 +87,11 @@ static void say(struct link *l, const struct mob_opening_say *what)
 void link_open(struct link *l, const char *path)
 {
     struct mob_gcs *g = l->gcs;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct sockaddr_un address;
+    if (mob_unix_address(path, &address) != MOB_OK)
+        return; /* seeds that do not fit are refused, and so no link has one */
     if (path != l->path)
         memcpy(l->path, path, strlen(path) + 1);
-    memcpy(address.sun_path, path, strlen(path) + 1);
     l->retry_ns = g->now_ns + l->retry_pause_ns;
     l->retry_pause_ns =
         l->retry_pause_ns * 2 < RETRY_PAUSE_MAX_NS ? l->retry_pause_ns * 2 : RETRY_PAUSE_MAX_NS;

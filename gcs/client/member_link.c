@@ -7,10 +7,10 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/unix_socket.h"
 #include "common/base/log.h"
 #include "common/wire/gcs_frame.h"
 #include "gcs/link/opening.h"
@@ -151,16 +151,12 @@ static enum mob_status greet(struct mob_member_link *l)
     return status == MOB_OK ? receive(l, MOB_GCS_WELCOME, &frame) : status;
 }
 
-/* NULL: out of memory, or its path is too long for a socket. */
-static struct mob_member_link *link_create(
-    const struct mob_member_options *options, struct sockaddr_un *address)
+/* NULL: out of memory. */
+static struct mob_member_link *link_create(const struct mob_member_options *options)
 {
-    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    struct mob_member_link *l =
-        strlen(options->path) < sizeof address->sun_path ? calloc(1, sizeof *l) : NULL;
+    struct mob_member_link *l = calloc(1, sizeof *l);
     if (l == NULL)
         return NULL;
-    snprintf(address->sun_path, sizeof address->sun_path, "%s", options->path);
     l->shard = options->shard;
     l->self = (struct mob_link_self){.kind = MOB_LINK_OF_CLIENTS,
         .shard = options->shard,
@@ -181,9 +177,9 @@ enum mob_status mob_member_open(const struct mob_member_options *options, struct
 {
     struct sockaddr_un address;
     struct timeval silence = {.tv_sec = options->silence_s > 0 ? options->silence_s : SILENCE_S};
-    if (strlen(options->path) >= sizeof address.sun_path)
+    if (mob_unix_address(options->path, &address) != MOB_OK)
         return MOB_INVALID;
-    struct mob_member_link *l = link_create(options, &address);
+    struct mob_member_link *l = link_create(options);
     if (l == NULL)
         return MOB_NO_MEMORY;
     l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -314,8 +310,8 @@ struct asked {
 static enum mob_status ask_begin(const struct mob_member_options *options, struct asked *a)
 {
     struct sockaddr_un address;
-    *a = (struct asked){.link = link_create(options, &address)};
-    if (a->link == NULL)
+    *a = (struct asked){0};
+    if (mob_unix_address(options->path, &address) != MOB_OK || (a->link = link_create(options)) == NULL)
         return MOB_UNAVAILABLE;
     a->link->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (a->link->fd < 0 || connect(a->link->fd, (const struct sockaddr *)&address, sizeof address) != 0)

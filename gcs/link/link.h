@@ -32,7 +32,8 @@
 #define MOB_LINK_COPY_MAX 4096u /* longer bodies with a chunk under them are not copied */
 
 struct mob_link;
-/* An address is a path (a unix socket, made 0600) or host:port. Gives (fini). MOB_INVALID, MOB_IO. */
+/* An address is a path (a unix socket, made 0600) or host:port. Gives (fini). MOB_INVALID, MOB_TOO_LARGE (the
+ * path), MOB_IO. */
 MOB_MUST_USE enum mob_status mob_link_listen(const char *address, struct mob_listener *listener_out);
 /* Begins to connect. MOB_UNAVAILABLE: nobody there. Gives (destroy). */
 MOB_MUST_USE enum mob_status mob_link_dial(const struct mob_link_self *self, struct mob_chunk_pool *pool,

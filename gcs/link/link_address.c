@@ -7,10 +7,10 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/unix_socket.h"
 #include "gcs/link/link_internal.h"
 
 #define BACKLOG 64
@@ -24,12 +24,8 @@ union any_address {
 
 static enum mob_status path_address(const char *text, union any_address *out, socklen_t *length_out)
 {
-    out->path = (struct sockaddr_un){.sun_family = AF_UNIX};
-    if (strlen(text) >= sizeof out->path.sun_path)
-        return MOB_INVALID;
-    memcpy(out->path.sun_path, text, strlen(text) + 1);
     *length_out = sizeof out->path;
-    return MOB_OK;
+    return mob_unix_address(text, &out->path);
 }
 
 /* Numbers only: a name would block in the resolver. */

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include "common/base/clock.h"
+#include "common/base/unix_socket.h"
 #include "common/base/log.h"
 #include "gcs/master/master_inner.h"
 
@@ -23,8 +23,9 @@ static bool in_config(const struct mob_gcs_config *config, uint64_t member)
 
 static bool tell_supervisor(const struct master *m, const char *text, size_t length)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", m->options.replace_socket);
+    struct sockaddr_un address;
+    if (mob_unix_address(m->options.replace_socket, &address) != MOB_OK)
+        return false;
     ssize_t sent = sendto(m->replace_fd, text, length, 0, (struct sockaddr *)&address, sizeof address);
     return sent == (ssize_t)length;
 }

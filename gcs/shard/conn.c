@@ -7,33 +7,21 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/base/process.h"
+#include "common/base/unix_socket.h"
 
 #define RECV_LOOPS 8 /* a connection's share of one pass */
+#define LISTEN_BACKLOG 64
 #define SOCKET_BUFFER_BYTES (4 << 20)
 
 enum mob_status shard_listen(struct mob_shard *sh)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(sh->options.socket_path) >= sizeof address.sun_path)
-        return MOB_INVALID;
-    memcpy(address.sun_path, sh->options.socket_path, strlen(sh->options.socket_path) + 1);
-    unlink(address.sun_path); /* of a member that was killed; the supervisor runs one at a time */
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return MOB_IO;
-    mode_t mask = umask(0177);
-    int bound = bind(fd, (struct sockaddr *)&address, sizeof address);
-    umask(mask);
-    if (bound != 0 || listen(fd, 64) != 0) {
-        MOB_LOG_ERROR("gcs", "listen_failed", "path=%s errno=%d", address.sun_path, errno);
-        close(fd);
-        return MOB_IO;
-    }
+    int fd;
+    enum mob_status status = mob_unix_bind(sh->options.socket_path, SOCK_STREAM, LISTEN_BACKLOG, &fd);
+    if (status != MOB_OK)
+        return status;
     mob_listener_init(&sh->listener, fd);
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = sh};
     return epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? MOB_OK : MOB_IO;

@@ -5,11 +5,10 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/unix_socket.h"
 #include "common/base/log.h"
 #include "common/base/log_value.h"
 #include "runtime/node/jobs.h"
@@ -22,26 +21,12 @@ enum { LISTEN_BACKLOG = 128 };
 
 enum mob_status node_listen(struct node *node)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int n = snprintf(
-        address.sun_path, sizeof address.sun_path, "%s/" MOB_NODE_SOCKET_NAME, node->options.directory);
-    if (n < 0 || (size_t)n >= sizeof address.sun_path) {
-        MOB_LOG_ERROR("node", "listen_failed", "why=\"path too long for a unix socket\" directory=%s",
-            node->options.directory);
-        return MOB_INVALID;
-    }
-    unlink(address.sun_path);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return MOB_IO;
-    mode_t before = umask(0177); /* 0600 from the first moment */
-    int bound = bind(fd, (struct sockaddr *)&address, sizeof address);
-    umask(before);
-    if (bound != 0 || listen(fd, LISTEN_BACKLOG) != 0) {
-        MOB_LOG_ERROR("node", "listen_failed", "path=%s errno=%d", address.sun_path, errno);
-        close(fd);
-        return MOB_IO;
-    }
+    char path[sizeof node->options.directory + sizeof MOB_NODE_SOCKET_NAME];
+    int fd;
+    snprintf(path, sizeof path, "%s/" MOB_NODE_SOCKET_NAME, node->options.directory);
+    enum mob_status status = mob_unix_bind(path, SOCK_SEQPACKET, LISTEN_BACKLOG, &fd);
+    if (status != MOB_OK)
+        return status;
     /* By edges: while there is no descriptor for them, those who connect must not keep the loop awake. */
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u64 = loop_tag(LOOP_LISTEN, 0)};
     epoll_ctl(node->epoll_fd, EPOLL_CTL_ADD, fd, &event);

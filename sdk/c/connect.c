@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/base/log_value.h"
+#include "common/base/unix_socket.h"
 #include "common/wire/utf8.h"
 
 #define CONNECT_TIMEOUT_NS (10 * MOB_SEC)
@@ -26,10 +26,10 @@ static int remaining_ms(int64_t deadline_ns)
 
 static int open_socket(struct mob_client *client, enum mob_status *status_out)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int n =
-        snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", client->directory, MOB_NODE_SOCKET_NAME);
-    if (n < 0 || (size_t)n >= sizeof address.sun_path) {
+    struct sockaddr_un address;
+    char path[sizeof client->directory + sizeof MOB_NODE_SOCKET_NAME];
+    snprintf(path, sizeof path, "%s/" MOB_NODE_SOCKET_NAME, client->directory);
+    if (mob_unix_address(path, &address) != MOB_OK) {
         *status_out = mob_client_fail(
             client, MOB_TOO_LARGE, "the path \"%.80s...\" is too long for a socket", client->directory);
         return -1;
