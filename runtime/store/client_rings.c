@@ -56,7 +56,6 @@ static enum mob_status open_slot(struct mob_store_client *client)
         .flushed = out_head,
         .released = MOB_SEG_LOAD(&shared->out_released),
     };
-    client->staged_from = out_head;
     client->in = (struct mob_ring_reader){
         .bytes = view->base + in_offset,
         .size = in_bytes,
@@ -162,7 +161,6 @@ uint64_t mob_store_client_incarnation(const struct mob_store_client *client)
 static void publish_to(struct mob_store_client *client, uint64_t head)
 {
     client->out.flushed = head;
-    client->staged_from = head;
     struct mob_seg_header *header = client->view.seg_header;
     /* The exchange orders the cursor before both looks below: pass.c and doorbell.c say why that is enough.
      */
@@ -227,7 +225,6 @@ static void commit_large(
 {
     struct mob_ring_writer *ring = &client->out;
     client->large_bytes = 0;
-    mob_store_out_flush(client);
     for (uint32_t at = 0, bytes; at < body_bytes; at += bytes) {
         bytes = mob_part_bytes(ring->size, body_bytes - at);
         void *to;
@@ -246,48 +243,11 @@ static void commit_large(
     }
 }
 
-/* A large one does not wait for the batch: it is complete, and what was staged before it goes before it. */
-void mob_store_out_stage(
-    struct mob_store_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes)
-{
-    if (__builtin_expect(client->large_bytes > 0, 0))
-        commit_large(client, type, flags, aux, body_bytes);
-    else
-        mob_ring_commit(&client->out, type, flags, aux, body_bytes, 0);
-}
-
-/* Staged records get the ticket that was taken when the last of them was complete. */
-static void stamp_staged(struct mob_store_client *client, uint64_t end, uint64_t ticket)
-{
-    const struct mob_ring_writer *ring = &client->out;
-    for (uint64_t at = client->staged_from; at < end;) {
-        uint8_t *header = ring->bytes + (at & (ring->size - 1));
-        uint32_t bytes;
-        memcpy(&bytes, header + offsetof(struct mob_record, bytes), sizeof bytes);
-        uint8_t type;
-        memcpy(&type, header + offsetof(struct mob_record, type), sizeof type);
-        if (bytes < 8 || bytes > end - at)
-            return; /* somebody wrote into our ring; the node will find it damaged */
-        if (type != MOB_REC_PAD)
-            MOB_SEG_COPY(header + offsetof(struct mob_record, ticket), &ticket, sizeof ticket);
-        at += bytes;
-    }
-}
-
-void mob_store_out_flush(struct mob_store_client *client)
-{
-    if (client->staged_from == client->out.head)
-        return;
-    stamp_staged(client, client->out.head, take_ticket(client));
-    publish_to(client, client->out.head);
-}
-
 void mob_store_out_commit(
     struct mob_store_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes)
 {
-    if (client->staged_from != client->out.head || client->large_bytes > 0) {
-        mob_store_out_stage(client, type, flags, aux, body_bytes);
-        mob_store_out_flush(client);
+    if (__builtin_expect(client->large_bytes > 0, 0)) {
+        commit_large(client, type, flags, aux, body_bytes);
         return;
     }
     /* The body is complete; only now the ticket. */

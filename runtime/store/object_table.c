@@ -263,7 +263,8 @@ static uint32_t take_free_tag(
     return UINT32_MAX;
 }
 
-enum mob_status mob_table_claim(const struct mob_view *view, struct mob_object_id id, uint32_t owner,
+/* Take an entry for `id`, as the only one of that id: MOB_OK (tag CREATING), MOB_EXISTS, MOB_STORE_FULL. */
+static enum mob_status claim_entry(const struct mob_view *view, struct mob_object_id id, uint32_t owner,
     bool is_inline, struct mob_object_ref *ref_out)
 {
     struct mob_object_key key = key_of(view, id);
@@ -346,7 +347,7 @@ enum mob_status mob_table_put_small(const struct mob_table_user *user, struct mo
     if (bytes > MOB_OBJECT_INLINE_MAX)
         return MOB_TOO_LARGE;
     struct mob_object_ref ref;
-    enum mob_status status = mob_table_claim(user->view, id, user->owner, true, &ref);
+    enum mob_status status = claim_entry(user->view, id, user->owner, true, &ref);
     if (status != MOB_OK)
         return status;
     struct mob_seg_entry *entry = &user->view->seg_table[ref.entry];
@@ -366,7 +367,7 @@ enum mob_status mob_table_create(const struct mob_table_user *user, struct mob_o
     if (size < MOB_VALUE_HEADER_BYTES)
         return MOB_INVALID;
     struct mob_object_ref ref;
-    enum mob_status status = mob_table_claim(user->view, id, user->owner, false, &ref);
+    enum mob_status status = claim_entry(user->view, id, user->owner, false, &ref);
     if (status != MOB_OK)
         return status;
     uint64_t offset = mob_arena_alloc(user->arena, ref.entry, size);

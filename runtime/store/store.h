@@ -237,11 +237,6 @@ MOB_MUST_USE enum mob_status mob_store_publish(struct mob_store_client *client, 
 void *mob_store_out_reserve(struct mob_store_client *client, uint32_t body_bytes);
 void mob_store_out_commit(
     struct mob_store_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes);
-/* A batch: as commit, but nothing is visible yet; flush gives all staged records one ticket and publishes
- * them. A commit flushes what is staged with it. Never hold staged records while waiting. */
-void mob_store_out_stage(
-    struct mob_store_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes);
-void mob_store_out_flush(struct mob_store_client *client);
 /* Ring positions of what was published and what the node has acknowledged (drivers resend the rest
  * elsewhere). */
 uint64_t mob_store_out_published(const struct mob_store_client *client);

@@ -87,9 +87,6 @@ struct mob_found {
 };
 uint32_t mob_table_find_run(const struct mob_view *view, struct mob_object_id id, uint32_t count,
     struct mob_found found_out[MOB_GROUP_ENTRIES]);
-/* Take an entry for `id`, as the only one of that id: MOB_OK (tag CREATING), MOB_EXISTS, MOB_STORE_FULL. */
-enum mob_status mob_table_claim(const struct mob_view *view, struct mob_object_id id, uint32_t owner,
-    bool is_inline, struct mob_object_ref *ref_out);
 void mob_table_count(const struct mob_view *view, uint32_t *used_out, uint32_t *inline_out);
 uint32_t mob_table_used(const struct mob_view *view); /* tags that are taken */
 /* Which tags of a group (8, half a line) equal `value` in the bits of `mask`. Only a filter: a hit is loaded
@@ -157,7 +154,7 @@ void mob_table_abort(const struct mob_view *view, uint32_t entry_index);
 struct mob_ring_writer {
     uint8_t *bytes;
     uint64_t size;
-    uint64_t head; /* end of what is committed or staged */
+    uint64_t head; /* end of what is committed */
     uint64_t flushed; /* end of what is published */
     uint64_t released; /* last seen; space before it is free */
     uint64_t reserved; /* where the reserved record's header goes; differs from head by a PAD */
@@ -408,7 +405,6 @@ struct mob_store_client {
     struct mob_ring_writer out;
     struct mob_ring_reader in;
     uint32_t in_peeked; /* bytes of the inbound record, or last part of one, in hand; 0 = none */
-    uint64_t staged_from;
     uint8_t *large; /* private: the body of a record that will go in parts; MOB_RECORD_MAX */
     uint32_t large_bytes; /* reserved there; 0 = the reservation is in the ring */
     struct mob_parts parts; /* of the inbound record in hand */

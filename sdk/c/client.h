@@ -450,7 +450,6 @@ uint32_t mob_client_pump(struct mob_client *client);
 void mob_client_end_damaged_worker(struct mob_client *client);
 /* One record, which the caller has peeked and will pop. */
 void mob_client_take(struct mob_client *client, const struct mob_record *record, const uint8_t *body);
-void mob_client_rewatch(struct mob_client *client);
 /* Of a stream whose items are asked for one by one: asks for the next. Never waits. */
 void mob_stream_pull_on(struct mob_client *client, struct mob_future *stream);
 

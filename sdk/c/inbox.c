@@ -88,6 +88,8 @@ void mob_client_end_damaged_worker(struct mob_client *client)
     _exit(EXIT_FAILURE);
 }
 
+static void rewatch(struct mob_client *client);
+
 uint32_t mob_client_pump(struct mob_client *client)
 {
     uint32_t taken = 0;
@@ -109,7 +111,7 @@ uint32_t mob_client_pump(struct mob_client *client)
         mob_client_end_damaged_worker(client);
     client->pumping = false;
     if (__builtin_expect(client->rewatch, 0))
-        mob_client_rewatch(client);
+        rewatch(client);
     return taken;
 }
 
@@ -190,7 +192,7 @@ static bool rewatch_general(struct mob_client *client, struct watch_batch *batch
     return batch_send(client, batch);
 }
 
-void mob_client_rewatch(struct mob_client *client)
+static void rewatch(struct mob_client *client)
 {
     struct watch_batch *batch = malloc(sizeof *batch);
     if (batch == NULL)

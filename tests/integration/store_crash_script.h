@@ -76,7 +76,7 @@ static void make_publish_seal(struct mob_store_client *client, struct mob_object
     CHILD_CHECK(mob_store_object_seal(client, ref) == MOB_OK);
 }
 
-static void staged_batch(struct mob_store_client *client, uint32_t stream, uint32_t first)
+static void batch_of_puts(struct mob_store_client *client, uint32_t stream, uint32_t first)
 {
     struct mob_object_ref refs[3];
     for (uint32_t i = 0; i < 3; i++) {
@@ -85,9 +85,8 @@ static void staged_batch(struct mob_store_client *client, uint32_t stream, uint3
         void *body = mob_store_out_reserve(client, sizeof put);
         CHILD_CHECK(body);
         memcpy(body, &put, sizeof put);
-        mob_store_out_stage(client, MOB_OUT_PUT, 0, 0, sizeof put);
+        mob_store_out_commit(client, MOB_OUT_PUT, 0, 0, sizeof put);
     }
-    mob_store_out_flush(client);
     for (uint32_t i = 0; i < 3; i++)
         CHILD_CHECK(mob_store_object_seal(client, refs[i]) == MOB_OK);
 }
@@ -223,7 +222,7 @@ static void rival_acts(const struct mob_segment_site *site, void *arg)
     if (rival->takes_a_unit && strcmp(site->function, "claim_range") == 0 && ++rival->seen == 2) {
         rival->takes_a_unit = false;
         take_a_unit(rival);
-    } else if (rival->makes_the_same && strcmp(site->function, "mob_table_claim") == 0) {
+    } else if (rival->makes_the_same && strcmp(site->function, "claim_entry") == 0) {
         rival->makes_the_same = false;
         make_the_same(rival);
     }
@@ -257,7 +256,7 @@ static void script(struct mob_store_client *client, struct rival *rival)
         CHILD_CHECK(make(client, test_id(s, i, 0), &ref) == MOB_OK);
         mob_store_object_abort(client, ref);
     }
-    staged_batch(client, s, 20);
+    batch_of_puts(client, s, 20);
     pin_and_release(client);
     read_inbound(client);
     /* A run of one class until a second chunk is needed, then more than there is. */

@@ -106,38 +106,12 @@ static uint32_t publish_one(struct writer *w, int writer)
     return words[0];
 }
 
-/* Each record may need what was seen after the one before it was complete. */
-static void publish_batch(struct writer *w, int writer, uint32_t size)
-{
-    uint32_t ids[BATCH_MAX], words[WORDS_MAX];
-    for (uint32_t i = 0; i < size; i++) {
-        uint32_t n = complete_one(writer, words);
-        void *body;
-        while (!(body = mob_store_out_reserve(w->client, n * (uint32_t)sizeof *words))) {
-            mob_store_out_flush(w->client);
-            hand_over();
-        }
-        MOB_SEG_COPY(body, words, n * sizeof *words);
-        mob_store_out_stage(w->client, MOB_OUT_EVENT, 0, 0, n * (uint32_t)sizeof *words);
-        ids[i] = words[0];
-        if (below(2))
-            hand_over();
-    }
-    mob_store_out_flush(w->client);
-    for (uint32_t i = 0; i < size; i++)
-        M.records[ids[i]].visible = true;
-}
-
 static void write_for_ever(int writer)
 {
     struct writer *w = &M.writers[writer];
     for (;;) {
-        if (M.count + BATCH_MAX <= RECORDS_MAX) {
-            if (below(2))
-                M.records[publish_one(w, writer)].visible = true;
-            else
-                publish_batch(w, writer, 2 + below(BATCH_MAX - 1));
-        }
+        for (uint32_t size = 1 + below(BATCH_MAX); size > 0 && M.count < RECORDS_MAX; size--)
+            M.records[publish_one(w, writer)].visible = true;
         hand_over();
     }
 }

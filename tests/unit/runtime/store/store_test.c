@@ -45,33 +45,6 @@ static void records_arrive_in_ticket_order_over_all_rings(void **state)
     mob_store_destroy(store);
 }
 
-static void a_batch_has_one_ticket_and_arrives_whole(void **state)
-{
-    (void)state;
-    struct mob_store *store = test_store(4 << 20, NULL, 0);
-    struct mob_store_client *client = test_attach(store, test_open(store, MOB_CLIENT_WORKER));
-    for (int i = 0; i < 5; i++) {
-        memset(mob_store_out_reserve(client, 20), i, 20);
-        mob_store_out_stage(client, MOB_OUT_EVENT, 0, 0, 20);
-    }
-    mob_store_pass_begin(store);
-    uint32_t slot, damaged;
-    struct mob_record record;
-    const uint8_t *body;
-    assert_false(mob_store_next(store, &slot, &record, &body, &damaged));
-    mob_store_out_flush(client);
-    mob_store_pass_begin(store);
-    for (int i = 0; i < 5; i++) {
-        assert_true(mob_store_next(store, &slot, &record, &body, &damaged));
-        assert_int_equal(1, record.ticket);
-        assert_int_equal(i, body[0]);
-    }
-    assert_false(mob_store_next(store, &slot, &record, &body, &damaged));
-    mob_store_pass_end(store);
-    mob_store_detach(client);
-    mob_store_destroy(store);
-}
-
 /* Numbers from two rings, in batches of 1 to 5 of one kind; those of another kind, or another ring whose turn
  * it is, end a run. */
 static void runs_are_of_one_ring_and_kind_and_lose_no_order(void **state)
@@ -92,9 +65,8 @@ static void runs_are_of_one_ring_and_kind_and_lose_no_order(void **state)
                 uint8_t *body = mob_store_out_reserve(clients[from], bytes);
                 memset(body, 0, bytes);
                 memcpy(body, &published, sizeof published);
-                mob_store_out_stage(clients[from], MOB_OUT_EVENT, 0, (uint16_t)from, bytes);
+                mob_store_out_commit(clients[from], MOB_OUT_EVENT, 0, (uint16_t)from, bytes);
             }
-            mob_store_out_flush(clients[from]);
         }
         struct mob_store_run run;
         mob_store_pass_begin(store);
@@ -771,7 +743,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_arrive_in_ticket_order_over_all_rings),
-        cmocka_unit_test(a_batch_has_one_ticket_and_arrives_whole),
         cmocka_unit_test(runs_are_of_one_ring_and_kind_and_lose_no_order),
         cmocka_unit_test(a_drivers_ring_is_freed_by_the_acknowledgement_only),
         cmocka_unit_test(inbound_records_come_in_order_and_space_comes_back),
