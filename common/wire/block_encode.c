@@ -312,8 +312,8 @@ static void note_siblings(struct zone_builder *z, struct mob_task_id first, uint
     }
 }
 
-/* Those that differ from the spec before them in nothing but what counts up, time and value; each has a time
- * and an i64. Returns how many there are, and fit for certain. */
+/* Those that differ from the spec before them in nothing but what counts up, time and value; each has a time,
+ * in their order, and an i64. Returns how many there are, and fit for certain. */
 static uint32_t add_next_siblings(struct mob_block_encoder *e, const struct mob_spec_head *head,
     const struct mob_sibling_word *siblings, uint32_t count)
 {
@@ -325,12 +325,11 @@ static uint32_t add_next_siblings(struct mob_block_encoder *e, const struct mob_
     const struct mob_task_id first = {head->task.stream, c->head.task.index + 1};
     uint32_t index = c->head.task.index, seq = c->head.caller_seq, step = c->seq_step, done = 0;
     uint64_t submitted = p->submitted, value = c->i64s[0];
-    int64_t earliest = INT64_MAX, latest = INT64_MIN;
     uint8_t *at = e->at;
     for (; done < limit; done++) {
         const struct mob_sibling_word *s = &siblings[done];
         if (s->index != index + 1 || s->caller_seq != seq + step || s->tail[1] != ONE_I64_ARG ||
-            s->submitted_ns == 0)
+            s->submitted_ns <= 0 || (done > 0 && (uint64_t)s->submitted_ns < submitted))
             break;
         *at++ = MOB_ENTRY_SPEC;
         at = put_zigzag(at, (uint64_t)s->submitted_ns - submitted);
@@ -339,8 +338,6 @@ static uint32_t add_next_siblings(struct mob_block_encoder *e, const struct mob_
         seq = s->caller_seq;
         submitted = (uint64_t)s->submitted_ns;
         value = s->tail[2];
-        earliest = s->submitted_ns < earliest ? s->submitted_ns : earliest;
-        latest = s->submitted_ns > latest ? s->submitted_ns : latest;
     }
     if (done == 0)
         return 0;
@@ -350,8 +347,8 @@ static uint32_t add_next_siblings(struct mob_block_encoder *e, const struct mob_
     e->at = at;
     e->entry_count += done;
     note_siblings(&e->zone, first, done);
-    block_zone_time(&e->zone, earliest);
-    block_zone_time(&e->zone, latest);
+    block_zone_time(&e->zone, siblings[0].submitted_ns);
+    block_zone_time(&e->zone, siblings[done - 1].submitted_ns);
     return done;
 }
 

@@ -297,13 +297,14 @@ enum mob_status mob_block_add_completion(
 
 /* ---- runs ---- */
 
-/* What a worker's context says of the last of a run, and the zone map of all of it: not in memory, which each
- * byte that is coded might change. */
+/* What a worker's context says of the last of a run: not in memory, which each byte that is coded might
+ * change.
+ */
 struct run {
-    uint64_t times[TIMES];
+    uint64_t submitted, ready, dispatched, finished;
     uint64_t ready_us, gap_us, value;
     uint32_t index;
-    int64_t earliest, latest, longest;
+    int64_t longest;
 };
 
 /* Of a worker's last completion, if one with this head differs from it in index, times and value only. */
@@ -318,11 +319,14 @@ static struct worker_context *context_of_alike(
     return alike ? c : NULL;
 }
 
-/* All times are known, and the node's are such that put_micro would take them. */
-static inline bool codes_shortly(const struct mob_completion_word *word, const struct mob_queue_times *times)
+/* The node's times are known, and such that put_micro would take them; the worker's follow those of the one
+ * before. */
+static inline bool codes_shortly(
+    const struct mob_completion_word *word, const struct mob_queue_times *times, uint64_t finished_before)
 {
     return word->type == MOB_TYPE_I64 && times->submitted_ns > 0 && times->ready_us <= times->dispatched_us &&
-        times->dispatched_us < MICRO_OFFSET_MAX / 1000 && word->started_ns != 0 && word->finished_ns != 0;
+        times->dispatched_us < MICRO_OFFSET_MAX / 1000 && word->started_ns >= (int64_t)finished_before &&
+        word->finished_ns >= word->started_ns;
 }
 
 static inline uint8_t *put_short(uint8_t *at, struct run *run, const struct mob_completion_word *word,
@@ -338,8 +342,8 @@ static inline uint8_t *put_short(uint8_t *at, struct run *run, const struct mob_
         bits |= TIME_INDEX_NEXT;
     else
         at = put_zigzag(at, (uint64_t)(int64_t)(int32_t)(word->task.index - (run->index + 1)));
-    at = put_zigzag(at, submitted - run->times[SUBMITTED]);
-    if (ready == run->times[READY] && dispatched == run->times[DISPATCHED]) {
+    at = put_zigzag(at, submitted - run->submitted);
+    if (ready == run->ready && dispatched == run->dispatched) {
         bits |= TIME_READY_SAME | TIME_DISPATCHED_SAME;
     } else {
         bits |= TIME_MICRO;
@@ -347,41 +351,32 @@ static inline uint8_t *put_short(uint8_t *at, struct run *run, const struct mob_
         run->ready_us = ready_us;
         run->gap_us = gap_us;
     }
-    at = put_run(at, &bits, started, finished, run->times[FINISHED]);
+    at = put_run(at, &bits, started, finished, run->finished);
     at = put_cpu(at, &bits, (uint64_t)word->cpu_ns, finished - started);
     at = put_zigzag(at, word->value - run->value);
     first[0] = MOB_ENTRY_COMPLETION;
     first[1] = bits;
-    run->index = word->task.index;
-    run->value = word->value;
-    run->times[SUBMITTED] = submitted;
-    run->times[READY] = ready;
-    run->times[DISPATCHED] = dispatched;
-    run->times[STARTED] = started;
-    run->times[FINISHED] = finished;
+    int64_t ran = word->finished_ns - word->started_ns;
+    *run = (struct run){submitted, ready, dispatched, finished, run->ready_us, run->gap_us, word->value,
+        word->task.index, ran > run->longest ? ran : run->longest};
     return at;
 }
 
-static inline void note_in_run(struct run *run, const struct mob_completion_word *word)
+static struct run run_begins(const struct worker_context *c)
 {
-    int64_t ran = (int64_t)((uint64_t)word->finished_ns - (uint64_t)word->started_ns);
-    run->earliest = word->finished_ns < run->earliest ? word->finished_ns : run->earliest;
-    run->latest = word->finished_ns > run->latest ? word->finished_ns : run->latest;
-    run->longest = ran > run->longest ? ran : run->longest;
+    return (struct run){c->times[SUBMITTED], c->times[READY], c->times[DISPATCHED], c->times[FINISHED],
+        c->ready_us, c->gap_us, c->i64, c->head.task.index, 0};
 }
 
-static void run_ends(struct mob_block_encoder *e, struct worker_context *c, const struct run *run)
+static void run_ends(struct worker_context *c, const struct run *run, int64_t started_ns)
 {
-    struct zone_builder *z = &e->zone;
+    const uint64_t times[TIMES] = {
+        run->submitted, run->ready, run->dispatched, (uint64_t)started_ns, run->finished};
+    memcpy(c->times, times, sizeof times);
     c->head.task.index = run->index;
-    memcpy(c->times, run->times, sizeof c->times);
     c->ready_us = run->ready_us;
     c->gap_us = run->gap_us;
     c->i64 = run->value;
-    block_zone_time(z, run->earliest);
-    block_zone_time(z, run->latest);
-    if (run->longest > z->map.longest_ns)
-        z->map.longest_ns = run->longest;
 }
 
 /* Those of one stream and generation that are as the worker's last one but for index, times and value.
@@ -391,34 +386,31 @@ static uint32_t add_next_ends(struct mob_block_encoder *e, const struct mob_comp
 {
     struct worker_context *c = context_of_alike(e, head);
     uint32_t room = block_room_of_short(e), limit = count < room ? count : room, done = 0;
-    if (!c || limit == 0)
+    if (!c || (int64_t)c->times[FINISHED] <= 0)
         return 0;
-    struct run run = {.ready_us = c->ready_us,
-        .gap_us = c->gap_us,
-        .value = c->i64,
-        .index = c->head.task.index,
-        .earliest = INT64_MAX,
-        .latest = INT64_MIN};
-    memcpy(run.times, c->times, sizeof run.times);
+    struct run run = run_begins(c);
     struct mob_zone_group *group = NULL;
     uint8_t *at = e->at;
     for (; done < limit; done++) {
         const struct mob_completion_word *word = &words[done];
         if (!mob_stream_eq(word->task.stream, head->task.stream) || word->generation != head->generation ||
-            !codes_shortly(word, &times[done]))
+            !codes_shortly(word, &times[done], run.finished))
             break;
         at = put_short(at, &run, word, &times[done]);
-        note_in_run(&run, word);
         if (!group || group->group != word->task.index >> MOB_GROUP_SHIFT)
             group = block_zone_group(&e->zone, word->task, &e->zone.last_final);
         group->finals++;
     }
     if (done == 0)
         return 0;
+    struct mob_zone_map *map = &e->zone.map;
+    run_ends(c, &run, words[done - 1].started_ns);
     e->at = at;
     e->entry_count += done;
-    e->zone.map.finals += done;
-    run_ends(e, c, &run);
+    map->finals += done;
+    map->longest_ns = run.longest > map->longest_ns ? run.longest : map->longest_ns;
+    block_zone_time(&e->zone, words[0].finished_ns);
+    block_zone_time(&e->zone, words[done - 1].finished_ns);
     return done;
 }
 

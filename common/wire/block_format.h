@@ -290,7 +290,8 @@ static inline uint8_t *put_varint(uint8_t *at, uint64_t v)
 {
     if (__builtin_expect(v >> 14 == 0, 1)) {
         uint32_t two_bytes = v > 0x7f;
-        uint16_t both = (uint16_t)((v & 0x7f) | two_bytes << 7 | (v & 0x3f80) << 1);
+        /* added to itself, what is above seven bits moves up by one */
+        uint16_t both = (uint16_t)((uint32_t)v + ((uint32_t)v & 0x3f80) + (two_bytes << 7));
         memcpy(at, &both, sizeof both);
         return at + 1 + two_bytes;
     }

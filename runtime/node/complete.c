@@ -24,12 +24,6 @@ static int64_t ready_ns(const struct node_task *task)
     return task->ready_us == TASK_INPUTS_MISSING ? 0 : task->submitted_ns + (int64_t)task->ready_us * 1000;
 }
 
-int64_t node_started_ns(const struct node_task *task, int64_t said_ns)
-{
-    int64_t dispatched_ns = task->submitted_ns + (int64_t)task->dispatched_us * 1000;
-    return said_ns > 0 && said_ns < dispatched_ns ? dispatched_ns : said_ns;
-}
-
 void node_fill_times(const struct node_task *task, struct mob_completion_head *head)
 {
     head->submitted_ns = task->submitted_ns;

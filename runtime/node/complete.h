@@ -13,9 +13,6 @@ void node_complete_fetch(const struct node *node, const struct node_task *task);
 /* A second one, when the first has had time. */
 void node_complete_fetch_more(const struct node *node, const struct node_task *task);
 void node_yielded(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes);
-/* A worker takes the end of its last task for the start of the next: right in a batch, too early when it had
- * to wait for this one. So none started before its dispatch. */
-int64_t node_started_ns(const struct node_task *task, int64_t said_ns);
 /* The node's times, and an actor call's place, into the head of a worker's completion. */
 void node_fill_times(const struct node_task *task, struct mob_completion_head *head);
 /* Of the task that ran when the worker ended whose death is handled: on which worker, and from when, which is

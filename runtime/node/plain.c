@@ -42,8 +42,7 @@ static struct node_task *begin_one(struct node *node, struct node_client *client
     if (sibling->index < client->next_index || !mob_spec_tail_is_word(sibling->tail))
         return NULL;
     const struct mob_task_id id = {template->head.task.stream, sibling->index};
-    struct node_task *task =
-        node_task_create(node, template, id, (const uint8_t *)sibling->tail, sizeof sibling->tail);
+    struct node_task *task = node_task_create_word(node, template, id, sibling->tail);
     if (!task)
         return NULL;
     client->next_index = sibling->index + 1;
@@ -194,6 +193,15 @@ struct ending {
     int64_t run_ns[MOB_STORE_RUN_MAX];
 };
 
+/* For each end a record that is dispatched soon is fetched; which one comes next stands in the one before. So
+ * that this has come by then, every other one is fetched in the first loop over a run, the rest in the last.
+ */
+static void fetch_queued(struct node *node, const struct ending *ending, uint32_t i)
+{
+    if (i % 2 == 0)
+        mob_sched_fetch_queued(node->sched, ending->tasks[i]);
+}
+
 /* The first ones of a worker's batch, of one job, that these completions are of. */
 static uint32_t match(struct node *node, const struct node_worker *worker, const struct mob_store_run *run,
     struct ending *ending)
@@ -211,6 +219,7 @@ static uint32_t match(struct node *node, const struct node_worker *worker, const
             break;
         job = task->template->job;
         ending->run_ns[count] = word->finished_ns - word->started_ns;
+        fetch_queued(node, ending, count);
     }
     return count;
 }
@@ -268,7 +277,6 @@ static void log_ends(
     for (uint32_t i = 0; i < count; i++) {
         const struct node_task *task = (struct node_task *)ending->tasks[i];
         struct mob_completion_word *word = &ending->words[i];
-        mob_sched_fetch_queued(node->sched, ending->tasks[i]);
         if (awaited || task->flags & TASK_BORROWS)
             node_complete_fetch(node, task);
         alike &= queue_times(task, &times[i]);
@@ -340,7 +348,9 @@ uint32_t node_complete_plain(struct node *node, struct node_client *client, cons
             node_complete_fetch_more(node, (struct node_task *)ending.tasks[i]);
     for (uint32_t told = 0; told < ended;)
         told += tell_results(node, worker, &ending, told, ended);
-    for (uint32_t i = 0; i < ended; i++)
+    for (uint32_t i = 0; i < ended; i++) {
+        fetch_queued(node, &ending, i);
         node_task_destroy(node, (struct node_task *)ending.tasks[i]);
+    }
     return ended;
 }

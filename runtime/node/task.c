@@ -136,23 +136,22 @@ struct node_task *node_template_parent(struct node *node, struct node_template *
     return parent;
 }
 
-static bool set_word(struct node_task *task, const uint8_t *tail, uint32_t bytes)
+static void set_word(struct node_task *task, const uint64_t tail[3])
 {
-    uint64_t words[MOB_SPEC_WORD_TAIL / sizeof(uint64_t)];
-    if (bytes != sizeof words)
-        return false;
-    memcpy(words, tail, sizeof words);
-    if (!mob_spec_tail_is_word(words))
-        return false;
-    task->form = (uint8_t)mob_spec_word_type(words);
-    task->own.word = words[2];
-    return true;
+    task->form = (uint8_t)mob_spec_word_type(tail);
+    task->own.word = tail[2];
 }
 
 static bool set_tail(struct node *node, struct node_task *task, const uint8_t *tail, uint32_t bytes)
 {
-    if (set_word(task, tail, bytes))
-        return true;
+    uint64_t words[MOB_SPEC_WORD_TAIL / sizeof(uint64_t)];
+    if (bytes == sizeof words) {
+        memcpy(words, tail, sizeof words);
+        if (mob_spec_tail_is_word(words)) {
+            set_word(task, words);
+            return true;
+        }
+    }
     struct node_template *template = task->template;
     struct node_tail *shared = template->last_tail;
     if (!shared || shared->bytes != bytes || memcmp(shared->data, tail, bytes) != 0) {
@@ -169,6 +168,20 @@ static bool set_tail(struct node *node, struct node_task *task, const uint8_t *t
     task->form = TASK_TAIL_SHARED;
     task->own.shared = shared;
     return true;
+}
+
+struct node_task *node_task_create_word(
+    struct node *node, struct node_template *template, struct mob_task_id id, const uint64_t tail[3])
+{
+    struct node_task *task = mob_sched_task_alloc(node->sched);
+    if (!task)
+        return NULL;
+    set_word(task, tail);
+    task->template = template;
+    template->refs++;
+    task->sched.id = id;
+    task->submitter = TASK_NO_SUBMITTER;
+    return task;
 }
 
 struct node_task *node_task_create(struct node *node, struct node_template *template, struct mob_task_id id,

@@ -108,6 +108,9 @@ void node_template_place(struct node *node, struct node_template **slot, struct 
 /* NULL = too many tasks. Holds the template. */
 struct node_task *node_task_create(struct node *node, struct node_template *template, struct mob_task_id id,
     const uint8_t *tail, uint32_t tail_bytes);
+/* The same, of a tail that is a word. */
+struct node_task *node_task_create_word(
+    struct node *node, struct node_template *template, struct mob_task_id id, const uint64_t tail[3]);
 void node_task_destroy(struct node *node, struct node_task *task);
 /* What all tasks hold, at the node's own end; their records go with the scheduler. */
 void node_tasks_free(struct node *node);
@@ -132,6 +135,14 @@ static inline uint32_t node_elapsed_us(int64_t from_ns, int64_t to_ns)
 {
     int64_t us = (to_ns - from_ns) / 1000;
     return us < 0 ? 0 : us >= TASK_INPUTS_MISSING ? TASK_INPUTS_MISSING - 1 : (uint32_t)us;
+}
+
+/* A worker takes the end of its last task for the start of the next: right in a batch, too early when it had
+ * to wait for this one. So none started before its dispatch. */
+static inline int64_t node_started_ns(const struct node_task *task, int64_t said_ns)
+{
+    int64_t dispatched_ns = task->submitted_ns + (int64_t)task->dispatched_us * 1000;
+    return said_ns > 0 && said_ns < dispatched_ns ? dispatched_ns : said_ns;
 }
 
 /* The running task that submits; NULL for drivers, and when it has ended. */

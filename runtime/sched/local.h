@@ -450,9 +450,9 @@ uint32_t mob_sched_batch(
     const struct mob_sched *s, uint16_t worker, struct mob_sched_task **tasks_out, uint32_t max);
 /* Its first `count` tasks are looked at soon: fetches their records. */
 void mob_sched_batch_fetch(const struct mob_sched *s, uint16_t worker, uint32_t count);
-/* A task of mob_sched_finished_run, which is not freed yet: fetches a record that is dispatched soon. Which
- * one comes after it stands in that record, so a call finds it only when some other work lies between it and
- * the last one. */
+/* A task that ends, or has ended by mob_sched_finished_run and is not freed yet: fetches a record that is
+ * dispatched soon. Which one comes after it stands in that record, so a call finds it only when some other
+ * work lies between it and the last one. */
 void mob_sched_fetch_queued(struct mob_sched *s, const struct mob_sched_task *ended);
 /* So many of its batch were told by DISPATCH, the first ones; 0 = nothing can be taken back from it now. */
 uint32_t mob_sched_told(const struct mob_sched *s, uint16_t worker);

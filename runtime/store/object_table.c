@@ -78,6 +78,10 @@ struct packed_id {
     uint32_t slot;
 };
 
+/* The index is the upper half of `b`. */
+#define INDEX_ONE (1ull << 32)
+_Static_assert(offsetof(struct mob_task_id, index) == 12, "packed ids of neighbours count up");
+
 static struct packed_id pack(struct mob_object_id id)
 {
     struct packed_id p = {.slot = id.slot};
@@ -226,8 +230,8 @@ uint32_t mob_table_find_run(const struct mob_view *view, struct mob_object_id id
     prefetch_run(view, id, key, false);
     uint32_t base = mob_key_index(view, key, 0, 0), left = MOB_GROUP_ENTRIES - key.position;
     count = count < left ? count : left;
-    for (uint32_t i = 0; i < count; i++, at.place++, id.task.index++) {
-        struct packed_id packed = pack(id);
+    struct packed_id packed = pack(id);
+    for (uint32_t i = 0; i < count; i++, at.place++, packed.b += INDEX_ONE) {
         uint32_t tag = MOB_SEG_LOAD(&view->seg_tags[base + i].v);
         bool there = (tag & 0xffffu) == fingerprint_of(at) && mob_tag_state(tag) != MOB_TAG_CLAIMED &&
             entry_holds(view, base + i, &packed, &tag) && mob_tag_state(tag) != MOB_TAG_CLAIMED;
