@@ -166,8 +166,9 @@ bool bench_children_compare(struct bench *b, const char *row, const char *parent
     int n, const int64_t *indices, int64_t argument, const int64_t *results);
 /* Adds the worker that ran this task. */
 void bench_note_worker(struct bench *b, struct bench_samples *s, const char *task);
-/* Random walks down the tree of noop.tree from its root: each task's depth, leaves, kind and times. */
-bool bench_tree_check(struct bench *b, const char *row, const char *root_object, int depth, int wanted);
+/* The same for `wanted` random tasks of the tree of noop.tree whose root is this task, their sums among them.
+ */
+bool bench_tree_check(struct bench *b, const char *row, const char *root, int depth, int wanted);
 /* A JSON answer of the gateway (free with free()), NULL unless the status is 2xx. */
 char *bench_http(struct bench *b, const char *method, const char *path, const char *body);
 bool bench_upload(struct bench *b, const char *module_file);

@@ -381,13 +381,19 @@ bool bench_list_check(struct bench *b, const char *row, const char *filter, stru
     return ok;
 }
 
-/* Its first child, of its first attempt: the others' ids differ in the index. */
+/* Of its first attempt. */
+static struct mob_task_id child_of(struct mob_task_id parent, uint32_t index)
+{
+    return (struct mob_task_id){.stream = mob_stream_of_children(parent, 0, 0), .index = index};
+}
+
+/* The others' ids differ in the index. */
 static bool first_child(const char *parent, struct mob_task_id *out, struct finding *f)
 {
     struct mob_task_id id;
     if (mob_task_id_parse(parent, &id) != MOB_OK)
         return wrong(f, NULL, "%s is no task's id", parent);
-    *out = (struct mob_task_id){.stream = mob_stream_of_children(id, 0, 0), .index = 0};
+    *out = child_of(id, 0);
     return true;
 }
 
@@ -430,75 +436,94 @@ bool bench_children_compare(struct bench *b, const char *row, const char *parent
 
 /* ---- a tree ---- */
 
-struct walk {
-    struct bench *b;
-    struct bench_samples *s;
-    struct finding f;
-    char object[MOB_TEXT_ID_MAX];
+/* A noop.tree task, or the sum whose future it returned. */
+struct tree_task {
+    struct mob_task_id tree; /* of the sum: whose child it is */
+    bool is_sum;
     int depth;
 };
 
-static bool read_producer(struct walk *w, json_t **task_out)
+enum { TREE_SUM = 2 }; /* the children of an inner task: left, right, sum */
+
+/* Of the 3 x 2^depth - 2 tasks below and with `root`: first the leaves, then each inner one and its sum. */
+static struct tree_task tree_task_at(struct mob_task_id root, int depth, uint64_t number)
 {
-    char path[128];
-    snprintf(path, sizeof path, "/api/v1/objects/%s", w->object);
-    json_t *object = get_json(w->b, path);
-    if (strcmp(text_at(object, "state"), "ready") != 0 ||
-        !is_number(json_object_get(object, "value"), 1ll << w->depth)) {
-        wrong(&w->f, object, "object %s does not have %lld leaves", w->object, 1ll << w->depth);
-        json_decref(object);
+    const uint64_t leaves = 1ull << depth;
+    struct tree_task t = {.tree = root, .depth = depth};
+    uint64_t place = leaves + number; /* in a heap: 1 is the root, behind n come 2n and 2n + 1 */
+    if (number >= leaves) {
+        place = (number - leaves) / 2 + 1;
+        t.is_sum = (number - leaves) % 2 == 1;
+    }
+    for (int level = 62 - __builtin_clzll(place); level >= 0; level--, t.depth--)
+        t.tree = child_of(t.tree, (uint32_t)(place >> level & 1));
+    return t;
+}
+
+static bool is_result_of(const char *object, struct mob_task_id task)
+{
+    char expected[MOB_TEXT_ID_MAX];
+    return strcmp(object, mob_object_id_format(mob_object_of(task, 0), expected)) == 0;
+}
+
+static bool tree_arguments_fit(const struct tree_task *t, const json_t *task)
+{
+    const json_t *arguments = json_object_get(task, "arguments");
+    if (!t->is_sum)
+        return is_number(json_array_get(arguments, 0), t->depth);
+    for (uint32_t i = 0; i < 2; i++)
+        if (!is_result_of(text_at(json_array_get(arguments, i), "$ref"), child_of(t->tree, i)))
+            return false;
+    return true;
+}
+
+/* An inner task's result is what its sum's is. */
+static bool tree_result_fits(const struct tree_task *t, const struct bench_sample *sample, const json_t *task)
+{
+    const json_t *returned = json_array_get(json_object_get(task, "returns"), 0);
+    if (strcmp(text_at(returned, "id"), sample->object) != 0)
         return false;
-    }
-    snprintf(path, sizeof path, "/api/v1/tasks/%s", text_at(object, "task"));
-    json_decref(object);
-    *task_out = get_json(w->b, path);
-    return check_record(w->s, strrchr(path, '/') + 1, *task_out, &w->f);
+    if (!t->is_sum && t->depth > 0)
+        return is_result_of(text_at(returned, "becomes"), child_of(t->tree, TREE_SUM));
+    return is_number(json_object_get(returned, "value"), sample->result);
 }
 
-/* One tree task, and if it is no leaf the sum whose future it returned; goes on with one of its two inputs.
- */
-static bool walk_step(struct walk *w, uint64_t random)
+static bool check_tree_task(
+    struct bench *b, struct bench_samples *s, const struct tree_task *t, struct finding *f)
 {
-    json_t *task = NULL, *sum = NULL;
-    w->s->function = "noop.tree";
-    bool ok = read_producer(w, &task);
-    if (ok && !is_number(json_array_get(json_object_get(task, "arguments"), 0), w->depth))
-        ok = wrong(&w->f, task, "a task of the tree is not of depth %d", w->depth);
-    if (ok && w->depth > 0) {
-        const json_t *result = json_array_get(json_object_get(task, "returns"), 0);
-        snprintf(w->object, sizeof w->object, "%s", text_at(result, "becomes"));
-        w->s->function = "noop.sum";
-        ok = read_producer(w, &sum);
-        if (ok) {
-            const json_t *inputs = json_object_get(sum, "arguments");
-            snprintf(w->object, sizeof w->object, "%s", text_at(json_array_get(inputs, random % 2), "$ref"));
-        }
-    }
-    w->depth--;
+    const struct mob_task_id id = t->is_sum ? child_of(t->tree, TREE_SUM) : t->tree;
+    struct bench_sample sample = {.result = 1ll << t->depth};
+    char path[128];
+    mob_task_id_format(id, sample.task);
+    mob_object_id_format(mob_object_of(id, 0), sample.object);
+    s->function = t->is_sum ? "noop.sum" : "noop.tree";
+    snprintf(path, sizeof path, "/api/v1/tasks/%s", sample.task);
+    json_t *task = get_json(b, path);
+    bool ok = check_record(s, sample.task, task, f);
+    if (ok && !tree_arguments_fit(t, task))
+        ok = wrong(f, task, "arguments of %s are not those of its place", sample.task);
+    if (ok && !tree_result_fits(t, &sample, task))
+        ok = wrong(f, task, "result of %s is not that of its place", sample.task);
     json_decref(task);
-    json_decref(sum);
-    return ok;
+    return ok && check_object(b, &sample, f) && check_lineage(b, s, &sample, f);
 }
 
-bool bench_tree_check(struct bench *b, const char *row, const char *root_object, int depth, int wanted)
+bool bench_tree_check(struct bench *b, const char *row, const char *root, int depth, int wanted)
 {
     static struct bench_samples s;
-    struct walk w = {.b = b, .s = &s};
+    struct finding f;
+    struct mob_task_id id;
     bench_samples_init(&s, "");
     if (b->options.quick && wanted > QUICK_SAMPLES)
         wanted = QUICK_SAMPLES;
-    for (int tasks = 0; tasks < wanted;) {
-        snprintf(w.object, sizeof w.object, "%s", root_object);
-        for (w.depth = depth; w.depth >= 0;) {
-            tasks += w.depth > 0 ? 2 : 1;
-            if (!walk_step(&w, next_random(&s.random))) {
-                bench_miss(b, row, w.f.why);
-                return false;
-            }
-        }
+    bool ok = mob_task_id_parse(root, &id) == MOB_OK || wrong(&f, NULL, "%s is no task's id", root);
+    for (int i = 0; i < wanted && ok; i++) {
+        const struct tree_task t = tree_task_at(id, depth, next_random(&s.random) % ((3ull << depth) - 2));
+        ok = check_tree_task(b, &s, &t, &f);
     }
-    if (s.workers >= 2 || b->options.quick)
-        return true;
-    bench_miss(b, row, "fewer than two worker processes took part");
-    return false;
+    if (!ok)
+        bench_miss(b, row, f.why);
+    else if (s.workers < 2 && !b->options.quick)
+        bench_miss(b, row, "fewer than two worker processes took part");
+    return ok && (s.workers >= 2 || b->options.quick);
 }

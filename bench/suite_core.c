@@ -62,7 +62,7 @@ static bool tree_get_check(struct bench *b, const char *row, int depth)
 static void tasks_tree(struct bench *b, struct mob_client *client, const char *row, bool follows, int depth)
 {
     struct mob_future *future;
-    char object[MOB_TEXT_ID_MAX];
+    char root[MOB_TEXT_ID_MAX];
     int64_t leaves = 0, begin = bench_now();
     BENCH_TRY(b, row,
         mob_submit(client, follows ? "noop.tree" : "noop.tree_get", MOB_ARGS(mob_i64(depth)), NULL, &future));
@@ -71,13 +71,13 @@ static void tasks_tree(struct bench *b, struct mob_client *client, const char *r
         return;
     }
     double seconds = (double)(bench_now() - begin) / 1e9;
-    mob_future_id(future, object);
+    mob_future_task_id(future, root);
     mob_release(future);
     if (leaves != 1ll << depth) {
         bench_miss(b, row, "the number of leaves is wrong");
         return;
     }
-    if (follows ? bench_tree_check(b, row, object, depth, BENCH_SAMPLES) : tree_get_check(b, row, depth))
+    if (follows ? bench_tree_check(b, row, root, depth, BENCH_SAMPLES) : tree_get_check(b, row, depth))
         bench_rate_row(b, row, (follows ? 3.0 : 2.0) * (double)leaves - (follows ? 2 : 1), seconds);
 }
 

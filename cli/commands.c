@@ -328,6 +328,12 @@ static enum cli_exit unknown_command(const char *name)
     return CLI_USAGE;
 }
 
+/* These have no options: the list says all there is of them. */
+static bool is_in_list_only(const char *name)
+{
+    return strcmp(name, "help") == 0 || strcmp(name, "version") == 0;
+}
+
 enum cli_exit cli_main(int argc, char *const *argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
@@ -335,16 +341,17 @@ enum cli_exit cli_main(int argc, char *const *argv)
         print_help(stderr);
         return CLI_USAGE;
     }
-    if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
-        if (argc > 2) {
-            cli_say("one argument too many: %s; see mobula help", argv[2]);
-            return CLI_USAGE;
-        }
+    bool version = strcmp(name, "version") == 0 || strcmp(name, "--version") == 0;
+    bool help = strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
+    if (version && argc == 2) {
         puts("mobula " MOB_VERSION_TEXT);
         return CLI_OK;
     }
-    bool help = strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
-    if (help && (argc < 3 || argv[2][0] == '-')) {
+    if (version && !asks_for_help(argc - 2, argv + 2)) {
+        cli_say("one argument too many: %s; see mobula help", argv[2]);
+        return CLI_USAGE;
+    }
+    if (version || (help && (argc < 3 || argv[2][0] == '-' || is_in_list_only(argv[2])))) {
         print_help(stdout);
         return CLI_OK;
     }

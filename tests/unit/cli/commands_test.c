@@ -114,6 +114,25 @@ static void exit_codes_say_what_kind_of_end_it_was(void **state)
     assert_int_equal(cli_main(3, version), CLI_USAGE);
 }
 
+/* Each name of the list, those without a row of the table too. */
+static void every_name_in_the_list_has_help(void **state)
+{
+    (void)state;
+    static const char *const others[] = {"help", "version"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        char *before[] = {"mobula", "help", (char *)others[i]},
+             *behind[] = {"mobula", (char *)others[i], "--help"};
+        assert_int_equal(cli_main(3, before), CLI_OK);
+        assert_int_equal(cli_main(3, behind), CLI_OK);
+    }
+    for (const struct cli_command *command = cli_commands; command->name; command++) {
+        char *before[] = {"mobula", "help", (char *)command->name},
+             *behind[] = {"mobula", (char *)command->name, "--help"};
+        assert_int_equal(cli_main(3, before), CLI_OK);
+        assert_int_equal(cli_main(3, behind), CLI_OK);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -125,6 +144,7 @@ int main(void)
         cmocka_unit_test(a_commands_own_option_wins_over_the_common_one),
         cmocka_unit_test(numbers_of_options_have_bounds),
         cmocka_unit_test(exit_codes_say_what_kind_of_end_it_was),
+        cmocka_unit_test(every_name_in_the_list_has_help),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
