@@ -187,8 +187,8 @@ struct mob_out_cancel {
 #define MOB_FLUSH_NOT_KEPT "not kept on disk: "
 /* Requests: rare control operations, answered from the node's tables or the GCS. */
 enum mob_request_op {
-    MOB_REQ_FUNCTION =
-        1, /* name text, "module.function[@hash]" -> struct mob_function_info ++ signature text */
+    MOB_REQ_FUNCTION = 1, /* name text, "module.function[@hash]" -> struct mob_function_info ++ signature text
+                             ++ uint32_t flags */
     MOB_REQ_DEPLOY = 2, /* object id of a bytes value with the module file -> JSON */
     MOB_REQ_FLUSH = 3, /* -> when everything this client published before is committed; MOB_DISK_FULL or
                         * MOB_IO: but for puts that could not be kept, the text has their ids */
@@ -264,7 +264,8 @@ struct mob_function_info {
     struct mob_module_hash module;
     uint16_t kind; /* enum mob_task_kind: TASK for a function, ACTOR_CREATE for a class */
     uint16_t method_count; /* of a class; the text lists "name signature" per line: first the constructor */
-    uint32_t signature_bytes;
+    uint32_t
+        signature_bytes; /* of the text; behind it the flags of the entry, which older nodes do not send */
 };
 
 /* A future became ready. With inline_bytes == size the payload follows (small form); otherwise look in the

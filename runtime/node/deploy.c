@@ -103,28 +103,36 @@ static void put_row(struct deployment *d, const char *key, const void *value, ui
     }
 }
 
-static void register_function(struct deployment *d, const char *module, const char *name, uint16_t kind,
-    uint16_t method_count, const char *signature, size_t signature_length)
+/* A function or class on its way into the table, with its methods' lines. */
+struct described {
+    char name[160];
+    uint16_t kind, methods, flags;
+    char *signature;
+    size_t length;
+};
+
+static void register_function(struct deployment *d, const char *module, const struct described *one)
 {
     char key[MOB_GCS_KEY_MAX], pinned[MOB_GCS_KEY_MAX + 80], hash[64];
-    if (snprintf(key, sizeof key, "%s.%s", module, name) >= (int)sizeof key - 60) {
+    if (snprintf(key, sizeof key, "%s.%s", module, one->name) >= (int)sizeof key - 60) {
         d->status = MOB_TOO_LARGE;
         return;
     }
     struct function_record record = {.version = FUNCTION_RECORD_VERSION,
-        .kind = kind,
-        .method_count = method_count,
-        .id = mob_function_id(d->module, name),
+        .kind = one->kind,
+        .method_count = one->methods,
+        .flags = one->flags,
+        .id = mob_function_id(d->module, one->name),
         .module = d->module};
-    char *value = malloc(sizeof record + signature_length);
+    char *value = malloc(sizeof record + one->length);
     MOB_ASSERT(value);
     memcpy(value, &record, sizeof record);
-    memcpy(value + sizeof record, signature, signature_length);
+    memcpy(value + sizeof record, one->signature, one->length);
     mob_base32_encode(d->module.b, sizeof d->module.b, hash);
     snprintf(pinned, sizeof pinned, "%s@%s", key, hash);
-    put_row(d, key, value, (uint32_t)(sizeof record + signature_length));
-    put_row(d, pinned, value, (uint32_t)(sizeof record + signature_length));
-    if (!node_function_add(d->node, key, strlen(key), &record, signature, signature_length, true))
+    put_row(d, key, value, (uint32_t)(sizeof record + one->length));
+    put_row(d, pinned, value, (uint32_t)(sizeof record + one->length));
+    if (!node_function_add(d->node, key, strlen(key), &record, one->signature, one->length, true))
         d->status = MOB_QUEUE_FULL;
     free(value);
 }
@@ -143,18 +151,10 @@ static int split(char *line, char *fields[FIELDS_MAX])
     return n;
 }
 
-/* A function or class on its way into the table, with its methods' lines. */
-struct described {
-    char name[160];
-    uint16_t kind, methods;
-    char *signature;
-    size_t length;
-};
-
 static void described_end(struct deployment *d, const char *module, struct described *one)
 {
     if (one->kind)
-        register_function(d, module, one->name, one->kind, one->methods, one->signature, one->length);
+        register_function(d, module, one);
     one->kind = 0;
 }
 
@@ -162,6 +162,7 @@ static void described_begin(struct described *one, char *fields[FIELDS_MAX], uin
 {
     one->kind = kind;
     one->methods = 0;
+    one->flags = (uint16_t)strtoul(fields[2], NULL, 10);
     snprintf(one->name, sizeof one->name, "%s", fields[1]);
     one->length = strlen(fields[3]);
     memcpy(one->signature, fields[3], one->length);

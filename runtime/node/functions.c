@@ -141,6 +141,7 @@ struct node_function *node_function_add(struct node *node, const char *name, siz
         *bucket = f;
     }
     f->gone = false; /* deployed again */
+    f->flags = record->flags; /* a row that an older node wrote has none */
     if (newest) {
         for (int i = 0; i < FUNCTION_BUCKETS; i++)
             for (struct node_function *other = table->by_id[i]; other; other = other->next)

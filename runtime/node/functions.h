@@ -13,7 +13,7 @@ struct function_record {
     uint16_t version;
     uint16_t kind;
     uint16_t method_count;
-    uint16_t zero;
+    uint16_t flags; /* as its module gives them: MOB_FUNCTION_DETERMINISTIC */
     struct mob_function_id id;
     struct mob_module_hash module;
 };

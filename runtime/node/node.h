@@ -88,6 +88,7 @@ struct node_function {
     char *signature; /* of a class: "constructor\nmethod signature\n..." */
     uint16_t kind; /* enum mob_task_kind: TASK or ACTOR_CREATE */
     uint16_t method_count;
+    uint16_t flags; /* as its module gives them: MOB_FUNCTION_DETERMINISTIC */
     uint32_t number; /* dense, for the workers' sets of known functions */
     bool newest;
     bool leaving; /* its module is being deleted: no new task gets it */

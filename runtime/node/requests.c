@@ -76,13 +76,15 @@ static void function_request(const struct request *r)
         reply(r, MOB_NOT_FOUND, NULL, 0);
         return;
     }
-    uint32_t signature = (uint32_t)strlen(f->signature);
+    const uint32_t flags = f->flags, signature = (uint32_t)strlen(f->signature),
+                   bytes = (uint32_t)sizeof(struct mob_function_info) + signature + (uint32_t)sizeof flags;
     struct mob_function_info info = {f->id, f->module, f->kind, f->method_count, signature};
-    uint8_t *out = malloc(sizeof info + signature);
+    uint8_t *out = malloc(bytes);
     MOB_ASSERT(out);
     memcpy(out, &info, sizeof info);
     memcpy(out + sizeof info, f->signature, signature);
-    reply(r, MOB_OK, out, (uint32_t)sizeof info + signature);
+    memcpy(out + sizeof info + signature, &flags, sizeof flags);
+    reply(r, MOB_OK, out, bytes);
     free(out);
 }
 

@@ -163,6 +163,11 @@ static enum mob_status read_class(
     return status;
 }
 
+static uint16_t spec_flags_of(unsigned entry_flags)
+{
+    return entry_flags & MOB_FUNCTION_DETERMINISTIC ? MOB_SPEC_DETERMINISTIC : 0;
+}
+
 static enum mob_status read_info(
     struct mob_client *client, struct mob_function *function, const uint8_t *reply, uint32_t bytes)
 {
@@ -173,6 +178,10 @@ static enum mob_status read_info(
     if (info.signature_bytes > bytes - sizeof info)
         return mob_client_fail(client, MOB_CORRUPT, "the node's description of %s is cut", function->name);
     const char *text = (const char *)reply + sizeof info;
+    uint32_t flags = 0;
+    if (bytes - sizeof info - info.signature_bytes >= sizeof flags)
+        memcpy(&flags, text + info.signature_bytes, sizeof flags);
+    function->flags = spec_flags_of(flags);
     function->id = info.function;
     function->module = info.module;
     function->kind = (enum mob_task_kind)info.kind;
@@ -255,7 +264,7 @@ enum mob_status mob_function_of_entry(struct mob_client *client, const char *nam
         return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
     function->id = mob_function_id(module, entry->name);
     function->module = module;
-    function->flags = entry->flags & MOB_FUNCTION_DETERMINISTIC ? MOB_SPEC_DETERMINISTIC : 0;
+    function->flags = spec_flags_of(entry->flags);
     enum mob_status status =
         mob_signature_info_init(client, entry->signature, strlen(entry->signature), &function->signature);
     uint16_t count = 0;

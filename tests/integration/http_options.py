@@ -45,6 +45,24 @@ def test_what_nobody_asked_for(c):
         check(field not in one, f"not asked for: {field}", one)
 
 
+def test_what_a_module_says_of_its_functions(c):
+    """It holds for whoever submits one, also when the node has them from the control store."""
+    def runs():
+        task = c.json("POST", V1 + "/tasks", {"function": "probe.same", "arguments": [3]}, {"Prefer": "wait=60"}, expect=200)
+        shows(record(c, task), {"deterministic": True}, "declared so")
+
+    def incarnation():
+        status, _, body = c.call("GET", V1 + "/cluster")
+        return json.loads(body)["incarnation"] if status == 200 else 0
+
+    c.deploy("probe")
+    runs()
+    before = incarnation()
+    c.kill("mobula-node")
+    c.until("the next node", lambda: incarnation() > before)
+    runs()
+
+
 def test_generation_counts_errors(c):
     """Each error that is tried again opens a generation of its own; the pauses between them are those asked for."""
     c.deploy("probe")

@@ -446,7 +446,7 @@ struct mob_method_entry {
     const char *name;
     mob_function_main main;
     const char *signature;
-    unsigned flags; /* MOB_METHOD_READ_ONLY */
+    unsigned flags; /* MOB_METHOD_READ_ONLY, of which records tell and nothing else depends */
 };
 #define MOB_METHOD_READ_ONLY 1u
 struct mob_function_entry {
@@ -459,7 +459,7 @@ struct mob_function_entry {
      * 0. */
     mob_function_main checkpoint;
     mob_function_main restore;
-    unsigned flags; /* MOB_FUNCTION_DETERMINISTIC */
+    unsigned flags; /* MOB_FUNCTION_DETERMINISTIC: the option `deterministic` of each task of it */
 };
 #define MOB_FUNCTION_DETERMINISTIC 1u
 struct mob_module {
