@@ -21,7 +21,8 @@ static const char *const serve_rows[] = {"serve_4k", "serve_4k_b64", "serve_4k_i
 static const char *const gcs_rows[] = {"gcs_put_1", "gcs_put_2", "gcs_put_3", "gcs_ops", "gcs_blocks_1",
     "gcs_blocks", "gcs_failover", "gcs_failover_normal", "gcs_join", "gcs_overhead", "gcs_scale", NULL};
 static const char *const flush_rows[] = {"gcs_flush", "gcs_flush_mem", "gcs_flush_fixed", "gcs_find",
-    "gcs_find_http", "gcs_find_http_failed", "gcs_find_http_rare", NULL};
+    "gcs_find_failed", "gcs_find_failed_rare", "gcs_find_http", "gcs_find_http_failed", "gcs_find_http_rare",
+    NULL};
 static const char *const no_rows[] = {NULL};
 
 static const struct suite {
@@ -46,8 +47,8 @@ static const struct {
 } measured_with[] = {{"lineage_bytes", "tasks_async"}, {"tasks_sync_committed", "tasks_sync"},
     {"actor_sync", "tasks_sync"}, {"actor_sync_committed", "tasks_sync"},
     {"tasks_queued_1m_mem", "tasks_queued_1m"}, {"start_first", "start"}, {"idle_cpu", "idle"},
-    {"gcs_flush_mem", "gcs_flush"}, {"gcs_find_http_failed", "gcs_find_http"},
-    {"gcs_find_http_rare", "gcs_find_http"}};
+    {"gcs_flush_mem", "gcs_flush"}, {"gcs_find_failed", "gcs_find"}, {"gcs_find_failed_rare", "gcs_find"},
+    {"gcs_find_http_failed", "gcs_find_http"}, {"gcs_find_http_rare", "gcs_find_http"}};
 
 static int usage(FILE *to, int status)
 {

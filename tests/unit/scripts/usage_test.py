@@ -42,6 +42,14 @@ class Usage(unittest.TestCase):
         self.assertGreater(len(names), 20)
         self.assertEqual([name for name in names if f"`{name}`" not in described], [])
 
+    def test_each_row_that_is_described_can_be_asked_for(self):
+        page = (ROOT / "docs/performance.md").read_text().split("## What each row measures")[1].split("\n## ")[0]
+        described = {row for line in re.findall(r"^\| ([a-z0-9_, ]+) \|", page, re.MULTILINE) for row in line.split(", ")} - {"row"}
+        source = (ROOT / "bench/bench_main.c").read_text()
+        listed = {row for rows in re.findall(r"_rows\[\] = \{([^}]*)\}", source) for row in re.findall(r'"(\w+)"', rows)}
+        self.assertGreater(len(listed), 40)
+        self.assertEqual(described ^ listed, set())
+
 
 if __name__ == "__main__":
     unittest.main()
