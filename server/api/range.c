@@ -2,6 +2,7 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <strings.h>
 
 /* Digits to a number; saturates, since beyond the end is the same everywhere. False: no digit. */
 static bool digits(const char **at, uint64_t *out)
@@ -16,7 +17,7 @@ static bool digits(const char **at, uint64_t *out)
 
 enum mob_range_result mob_range_parse(const char *text, size_t size, struct mob_range *out)
 {
-    if (strncmp(text, "bytes=", 6) != 0)
+    if (strncasecmp(text, "bytes=", 6) != 0) /* names of units are of any case (RFC 9110, section 14.1) */
         return MOB_RANGE_WHOLE;
     const char *at = text + 6;
     uint64_t first = 0, last = 0;

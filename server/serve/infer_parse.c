@@ -1,4 +1,5 @@
 #include <jansson.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +83,8 @@ static bool put_leaf(const json_t *leaf, enum mob_dtype dtype, uint8_t *out)
             return false;
         double f64 = json_number_value(leaf);
         float f32 = (float)f64;
+        if (dtype == MOB_DTYPE_F32 && isinf(f32)) /* JSON has no infinity: it is beyond what F32 has */
+            return false;
         memcpy(out, dtype == MOB_DTYPE_F64 ? (void *)&f64 : (void *)&f32, mob_dtype_bytes(dtype));
         return true;
     }
@@ -263,7 +266,10 @@ static enum mob_status read_input(struct parse *p, const json_t *input, size_t p
     enum mob_status status = read_shape(p, json_object_get(input, "shape"), spec, t, &elements);
     if (status != MOB_OK)
         return status;
-    const json_t *size = json_object_get(json_object_get(input, "parameters"), "binary_data_size");
+    const json_t *parameters = json_object_get(input, "parameters");
+    if (parameters && !json_is_object(parameters))
+        return bad(p, MOB_INVALID, "input %s: parameters must be an object", spec->name);
+    const json_t *size = json_object_get(parameters, "binary_data_size");
     const json_t *data = json_object_get(input, "data");
     if ((size != NULL) == (data != NULL))
         return bad(

@@ -18,6 +18,7 @@ static void ranges_are_cut_to_the_size(void **state)
     } cases[] = {
         {"bytes=0-0", 10, MOB_RANGE_PART, 0, 1},
         {"bytes=0-", 10, MOB_RANGE_PART, 0, 10},
+        {"Bytes=1-1", 10, MOB_RANGE_PART, 1, 1},
         {"bytes=3-5", 10, MOB_RANGE_PART, 3, 3},
         {"bytes=9-100", 10, MOB_RANGE_PART, 9, 1},
         {"bytes=-3", 10, MOB_RANGE_PART, 7, 3},

@@ -94,6 +94,8 @@ static void what_does_not_fit_is_named(void **state)
         {"i64", "INT64", "[9223372036854775807, -9223372036854775808, 0, 9223372036854775808]",
             "input x: element 3 (from 0) does not fit INT64"},
         {"u8", "UINT8", "[255, 256, 0, 0]", "input x: element 1 (from 0) does not fit UINT8"},
+        {"f32", "FP32", "[0, 3.4028234663852886e38, -3.4028235677973366e38, 3]",
+            "input x: element 2 (from 0) does not fit FP32"},
         {"u64", "UINT64", "[18446744073709551615]", "input x: its data has 1 elements, its shape 4"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -127,6 +129,18 @@ static void a_shape_that_does_not_fit_is_told_beside_the_models(void **state)
         assert_string_equal(why, told);
         mob_model_release(model);
     }
+}
+
+static void parameters_are_objects(void **state)
+{
+    (void)state;
+    struct mob_model *model = model_of("f32");
+    struct mob_infer_request *request = NULL;
+    static const char body[] = "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,2],"
+                               "\"parameters\":5,\"data\":[1,2]}]}";
+    assert_int_equal(mob_infer_parse(model, body, sizeof body - 1, SIZE_MAX, &request, why), MOB_INVALID);
+    assert_string_equal(why, "input x: parameters must be an object");
+    mob_model_release(model);
 }
 
 static void dimensions_of_one_name_are_one_size(void **state)
@@ -241,6 +255,7 @@ int main(void)
         cmocka_unit_test(minus_zero_is_zero_beside_whatever_stands_there),
         cmocka_unit_test(what_does_not_fit_is_named),
         cmocka_unit_test(a_shape_that_does_not_fit_is_told_beside_the_models),
+        cmocka_unit_test(parameters_are_objects),
         cmocka_unit_test(dimensions_of_one_name_are_one_size),
         cmocka_unit_test(a_batch_that_does_not_fit_is_refused_by_name_and_figures),
         cmocka_unit_test(arrays_beside_numbers_are_counted),
