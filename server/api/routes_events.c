@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "server/api/api.h"
 #include "server/events/events.h"
+#include "server/http/accept.h"
 
 static void send(struct mob_http_request *request)
 {
@@ -91,10 +92,13 @@ static bool read_after(struct mob_api *api, struct mob_http_request *request,
     return false;
 }
 
+/* Who names it, and does not refuse it, or takes no JSON. */
 static bool wants_stream(const struct mob_http_request *request)
 {
+    static const char stream[] = "text/event-stream";
     const char *accept = mob_http_header(request, "Accept");
-    return accept && strstr(accept, "text/event-stream") != NULL;
+    return accept && mob_http_accepts(accept, stream) &&
+        (strcasestr(accept, stream) || !mob_http_accepts(accept, "application/json"));
 }
 
 void mob_api_events(struct mob_api *api, struct mob_http_request *request)

@@ -98,6 +98,13 @@ def test_types_of_answers(c):
     for accept in ("text/html", "application/xml, text/*", "application/json;q=0, */*", "image/*;q=1"):
         problem(c.call("GET", V1 + "/cluster", headers={"Accept": accept}), 406, "not-acceptable", f"Accept: {accept}")
     problem(c.call("GET", V1 + "/events", headers={"Accept": "text/html"}), 406, "not-acceptable", "events are JSON or a stream")
+    for accept, streams in (("text/event-stream", True), ("Text/Event-Stream;q=0.5", True), ("text/*", True), ("*/*, application/json;q=0", True), ("application/json, text/event-stream", True),
+                            ("application/json, text/event-stream;q=0", False), ("*/*", False), ("application/*", False), ("application/json", False)):
+        connection = c.connect()
+        connection.request("GET", V1 + "/events", headers={"Authorization": "Bearer " + c.token, "Accept": accept})
+        response = connection.getresponse()
+        check(response.getheader("Content-Type") == ("text/event-stream" if streams else "application/json"), f"events in {accept}", response.status, response.getheaders())
+        connection.close()
     check(c.call("GET", "/metrics", headers={"Accept": "text/plain"})[0] == 200, "metrics are text")
     headers = problem(c.call("POST", V1 + "/tasks", b"{}", {"Content-Type": "text/xml"}), 415, "unsupported-media-type", "a type that is not taken")
     check(headers.get("accept") == "application/json", "and which is", headers)
