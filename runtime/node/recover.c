@@ -458,6 +458,18 @@ static bool is_call(const struct left_task *t)
     return t->spec->kind == MOB_KIND_ACTOR_CALL;
 }
 
+/* Those that came back with their actors, and were cancelled before. */
+static void cancel_calls_again(struct node *node, const struct left_tasks *left)
+{
+    for (uint32_t i = 0; i <= left->mask; i++)
+        for (struct left_task *t = left->buckets[i]; t; t = t->next) {
+            struct mob_sched_task *live =
+                t->spec && !t->finished && is_call(t) ? mob_sched_find(node->sched, t->id) : NULL;
+            if (live && is_cancelled(left, t))
+                mob_sched_cancel(node->sched, live, false, false, node->now_ns);
+        }
+}
+
 static int by_place(const void *a, const void *b)
 {
     const struct log_place *x = &(*(struct left_task *const *)a)->place,
@@ -547,6 +559,7 @@ enum mob_status node_recover(struct node *node)
         status = read_actors(node, &actors, deadline);
     }
     if (status == MOB_OK) {
+        cancel_calls_again(node, &left);
         run_all_again(node, &left, true, &tasks);
         all_tails_again(node, &left);
     }

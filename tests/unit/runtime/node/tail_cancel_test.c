@@ -107,6 +107,37 @@ static void cancel_of_an_ended_task_reaches_what_it_became(void **state)
     nx_close(&nx);
 }
 
+/* Its actor's replay brings the call back, which has not ended: it does not run again. */
+static void cancel_of_a_call_outlives_the_node(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    nx_open_with(&nx, 1, &driver);
+    struct mob_actor_id actor = nx_create(&driver);
+    assert_true(nx_worker_takes(&nx, &worker));
+    nx_complete(&worker, 0, MOB_OK);
+    struct mob_task_id cancelled = nx_call(&driver, actor), other = nx_call(&driver, actor);
+    nx_turn(&nx, 5);
+    assert_true(nx_take_task(&worker));
+    assert_true(mob_task_id_eq(worker.head.task, cancelled));
+    cancel(&driver, cancelled); /* it is asked to stop, and has not */
+    nx_settle(&nx);
+    nx_let_go(&worker);
+    nx_restart(&nx, 1);
+    assert_true(nx_worker_takes(&nx, &worker));
+    nx_complete(&worker, 0, MOB_OK);
+    nx_turn(&nx, 5);
+    assert_true(nx_take_task(&worker));
+    assert_true(mob_task_id_eq(worker.head.task, other));
+    nx_complete(&worker, 1, MOB_OK);
+    nx_settle(&nx);
+    assert_cancelled(&nx, cancelled);
+    nx_let_go(&worker);
+    nx_close_with(&nx, &driver);
+}
+
 /* top and its child have ended with values; the grandchild waits. So does what is beside top. */
 static void cancel_of_an_ended_task_reaches_what_it_left_running(void **state)
 {
@@ -458,6 +489,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cancel_reaches_below_a_task_that_has_not_run_again),
         cmocka_unit_test(cancel_of_an_ended_task_reaches_what_it_became),
+        cmocka_unit_test(cancel_of_a_call_outlives_the_node),
         cmocka_unit_test(cancel_of_an_ended_task_reaches_what_it_left_running),
         cmocka_unit_test(cancel_of_a_living_task_reaches_below_its_ended_children),
         cmocka_unit_test(cancels_that_come_during_a_walk_have_the_next_one),
