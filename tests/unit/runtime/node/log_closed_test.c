@@ -95,6 +95,47 @@ static void nothing_is_in_the_log_before_what_it_needs(void **state)
         run_seed(i);
 }
 
+/* ---- room in rings ---- */
+
+/* Of the spec that went whole last. */
+static void publish_siblings(struct nx_driver *driver, uint32_t siblings)
+{
+    while (siblings-- > 0) {
+        struct mob_sibling_word s = {.submitted_ns = mob_now(), .index = driver->next++};
+        mob_spec_word_tail(MOB_TYPE_I64, siblings, s.tail);
+        nx_publish(driver->store, MOB_OUT_SIBLING, &s, sizeof s, NULL, 0);
+    }
+}
+
+/* What one driver has said is in a block that closes because another one's job follows: the other's records
+ * are in none yet, and stay in its ring, however far the first has got in its own. */
+static void a_block_gives_room_back_for_what_is_in_it(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver first, other;
+    nx_open_with(&nx, 0, &first);
+    nx_connect(&nx, &other, NULL);
+    nx_submit(&first);
+    nx_submit(&other);
+    nx_settle(&nx);
+    FAKE.hold_acks = true;
+    uint64_t acked = mob_store_out_acked(other.store);
+    struct mob_gcs_log *log = &nx.node->gcs->log;
+    uint64_t blocks = log->appended;
+    publish_siblings(&first, 40);
+    publish_siblings(&other, 200);
+    nx_settle(&nx);
+    assert_in_range(log->appended, blocks + 2, UINT64_MAX);
+    log->events.acked(log->events.arg, blocks + 1); /* the first one's alone */
+    assert_int_equal(mob_store_out_acked(other.store), acked);
+    fake_acknowledge(nx.node->gcs);
+    assert_in_range(
+        mob_store_out_acked(other.store), acked + 200 * sizeof(struct mob_sibling_word), UINT64_MAX);
+    nx_disconnect(&other);
+    nx_close_with(&nx, &first);
+}
+
 /* ---- when blocks leave ---- */
 
 /* Appends specs until so many blocks more are full; the open one behind them holds one. */
@@ -167,6 +208,7 @@ static void full_blocks_leave_together_and_never_wait_for_long(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_in_the_log_before_what_it_needs),
+        cmocka_unit_test(a_block_gives_room_back_for_what_is_in_it),
         cmocka_unit_test(full_blocks_leave_together_and_never_wait_for_long)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
