@@ -150,6 +150,11 @@ bool node_borrowed(void *arg, struct mob_object_id id)
     return table->count > 0 && is_taken(table, place_of(table, id));
 }
 
+bool node_borrows_any(void *arg)
+{
+    return ((const struct node *)arg)->borrows->count > 0;
+}
+
 void node_let_go(struct node *node, struct mob_object_id id)
 {
     struct borrow_table *table = node->borrows;

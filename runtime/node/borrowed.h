@@ -26,6 +26,7 @@ void node_unborrow(struct node *node, const struct node_task *task);
 /* Whether such a task, not ended yet, takes it. `arg` is the struct node: the store asks (store.h, needed).
  */
 bool node_borrowed(void *arg, struct mob_object_id id);
+bool node_borrows_any(void *arg); /* store.h, needs_any */
 /* The handle of its maker is gone: freed now, or with the last task that takes it. */
 void node_let_go(struct node *node, struct mob_object_id id);
 

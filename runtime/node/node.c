@@ -125,6 +125,7 @@ static enum mob_status open_store(struct node *node)
         .cluster = node->cluster,
         .prefault = true,
         .needed = node_borrowed,
+        .needs_any = node_borrows_any,
         .arg = node,
     };
     return mob_store_create(&options, &node->store);

@@ -32,6 +32,7 @@ struct mob_store_options {
     /* Whether something that is going to run needs this object: then it counts as used, as long as others can
      * go in its place. Called by the node's thread, for objects about to be swept. NULL = none is. */
     bool (*needed)(void *arg, struct mob_object_id id);
+    bool (*needs_any)(void *arg); /* false: it would say no of each */
     void *arg;
 };
 

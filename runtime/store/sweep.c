@@ -140,7 +140,7 @@ static bool spare(struct mob_store *store, uint32_t index)
 {
     struct mob_sweep *sweep = &store->sweep;
     struct mob_seg_entry *entry = &store->view.seg_table[index];
-    if (!sweep->spares || (store->entry_flags[index] & MOB_NODE_FREED) ||
+    if ((store->entry_flags[index] & MOB_NODE_FREED) ||
         !store->options.needed(store->options.arg, mob_entry_id(entry)))
         return false;
     MOB_SEG_STORE_RELAXED(&entry->used_epoch, store->epoch);
@@ -198,6 +198,7 @@ static void sweep_tags(struct mob_store *store, uint32_t from, struct mob_evict_
     const struct mob_view *view = &store->view;
     struct mob_sweep *sweep = &store->sweep;
     uint32_t found[STRIDE], count = look_over(store, from, found);
+    bool spares = sweep->spares && store->options.needs_any(store->options.arg);
     for (uint32_t k = 0; k < count; k++) {
         uint32_t i = found[k], tag = MOB_SEG_LOAD(&view->seg_tags[i].v);
         uint32_t used_epoch = MOB_SEG_LOAD_RELAXED(&view->seg_table[i].used_epoch);
@@ -206,7 +207,7 @@ static void sweep_tags(struct mob_store *store, uint32_t from, struct mob_evict_
         if ((int32_t)(used_epoch - sweep->limit) > 0) {
             note_use(store, i, used_epoch);
             ++*bucket(store, sweep->seen, used_epoch);
-        } else if (spare(store, i)) {
+        } else if (spares && spare(store, i)) {
             continue;
         } else if (!mob_tag_is_inline(tag)) {
             if (mob_evict_mark(store, i))
