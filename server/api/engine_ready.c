@@ -26,7 +26,7 @@ struct store_look {
     } of[MOB_GCS_SHARDS_MAX];
 };
 
-/* NULL: it takes writes. */
+/* NULL: it takes writes. At its memory cap it refuses what is new and takes what makes room. */
 static const char *trouble_of_store(const char *word)
 {
     static const struct {
@@ -38,14 +38,6 @@ static const char *trouble_of_store(const char *word)
         if (strcmp(word, words[i].word) == 0)
             return words[i].trouble;
     return NULL;
-}
-
-static const char *trouble_of(const struct mob_gcs_stats *s)
-{
-    const char *trouble = trouble_of_store(s->store);
-    if (trouble)
-        return trouble;
-    return s->redis_bytes + s->member_bytes > s->hard_bytes ? "it is at its hard memory cap" : NULL;
 }
 
 static void note(struct store_look *look, uint32_t shard, const char *trouble)
@@ -89,7 +81,7 @@ static void on_stats(void *arg, const struct mob_gcs_answer *reply)
     struct asked_tail *one = arg;
     one->answered = reply->status == MOB_OK && reply->stats;
     if (one->answered)
-        note(one->look, (uint32_t)(one - one->look->of), trouble_of(reply->stats));
+        note(one->look, (uint32_t)(one - one->look->of), trouble_of_store(reply->stats->store));
     one_less(one->look);
 }
 
