@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #define HASH_AT_ONCE_MAX (1u << 20)
+#define ROOM_PATIENCE_NS (10 * MOB_SEC) /* while the node says that there is room */
 
 struct mob_put_buffer {
     struct mob_client *client;
@@ -47,15 +48,19 @@ enum mob_status mob_ask_room(struct mob_client *client, mob_answer_fn *answer, v
     return status == MOB_OK ? mob_ask(client, MOB_REQ_SPACE, wanted, sizeof wanted, answer, arg) : status;
 }
 
-/* Full store: the node makes room (evicts, spills), or says with numbers that there is none. */
+/* Full store: the node makes room (evicts, spills), or says with numbers that there is none. What it made,
+ * others may take before this process has a core again, the node itself for a value that it reads back. */
 enum mob_status mob_store_room(struct mob_client *client, struct mob_object_id id, uint64_t size,
     struct mob_object_ref *ref_out, void **bytes_out)
 {
-    for (int tries = 0;; tries++) {
+    int64_t give_up_ns = 0;
+    for (;;) {
         enum mob_status status = mob_store_object_create(client->store, id, size, ref_out, bytes_out);
         client->room_missed.bytes = size;
         client->room_missed.id = id;
-        if (status != MOB_STORE_FULL || tries == 8 || (client->asks_room && !client->resuming))
+        if (give_up_ns == 0)
+            give_up_ns = status == MOB_STORE_FULL ? mob_deadline_after(ROOM_PATIENCE_NS) : 0;
+        if (status != MOB_STORE_FULL || mob_now() > give_up_ns || (client->asks_room && !client->resuming))
             return status == MOB_STORE_FULL
                 ? mob_client_fail(
                       client, status, "no room for %llu bytes in the store", (unsigned long long)size)
