@@ -14,6 +14,7 @@
 #define ROWS_MAX 64
 #define CALL_ROWS 64
 #define CALL_WINDOW 8
+#define MODEL_SEED 1
 
 /* Sends the bodies in turn, each with its number as the request's id, which the answer repeats: an answer is
  * wrong unless it is what the model says about the body of that number. `sum`: how many of the bodies were
@@ -164,12 +165,13 @@ static void serve_inproc(struct bench *b, struct mob_client *client)
     size_t size;
     int64_t rounds = b->options.quick ? 200 : 20000;
     BENCH_TRY(b, "serve_4k_inproc",
-        mob_actor_create(client, "mlp.Mlp", MOB_ARGS(mob_i64(1), mob_null()), NULL, &model));
+        mob_actor_create(client, "mlp.Mlp", MOB_ARGS(mob_i64(MODEL_SEED), mob_null()), NULL, &model));
     BENCH_TRY(b, "serve_4k_inproc",
         mob_actor_create(client, "mlp.Caller", MOB_ARGS(mob_actor_handle(model)), NULL, &caller));
     BENCH_TRY(b, "serve_4k_inproc",
-        mob_actor_call(caller, "run", MOB_ARGS(mob_i64(rounds), mob_i64(CALL_ROWS), mob_i64(CALL_WINDOW)),
-            NULL, &future));
+        mob_actor_call(caller, "run",
+            MOB_ARGS(mob_i64(rounds), mob_i64(CALL_ROWS), mob_i64(CALL_WINDOW), mob_i64(MODEL_SEED)), NULL,
+            &future));
     enum mob_status status = mob_get(future, 300 * SECOND, &value);
     if (status != MOB_OK) {
         bench_miss(b, "serve_4k_inproc", mob_future_error(future));
@@ -179,6 +181,8 @@ static void serve_inproc(struct bench *b, struct mob_client *client)
     json_t *report = json_loadb(data, size, 0, NULL);
     double states = json_number_value(json_object_get(report, "states"));
     double rate = json_number_value(json_object_get(report, "states_per_s"));
+    const json_t *wrong = json_object_get(report, "wrong");
+    bool right = json_is_integer(wrong) && json_integer_value(wrong) == 0;
     json_decref(report);
     mob_value_release(value);
     mob_release(future);
@@ -186,6 +190,10 @@ static void serve_inproc(struct bench *b, struct mob_client *client)
     BENCH_TRY(b, "serve_4k_inproc", mob_actor_kill(model, true));
     mob_actor_release(caller);
     mob_actor_release(model);
+    if (!right) {
+        bench_miss(b, "serve_4k_inproc", "an answer is not what the model says");
+        return;
+    }
     bench_row(b,
         &(struct bench_row){.name = "serve_4k_inproc",
             .value = rate,

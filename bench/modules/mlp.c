@@ -4,7 +4,8 @@
  *   Mlp(seed)                      random weights; a second argument names a kernel instead of the
  * processor's best .infer(state[n,1024])        -> [n,16] .kernel()                    which one runs
  *   Caller(model)                  an actor that calls a model's actor on its node, without HTTP
- *     .run(rounds, rows, window)   `rounds` calls with [rows,1024] each; what that took, as JSON
+ *     .run(rounds, rows, window, seed)   `rounds` calls with [rows,1024] each; what that took, as JSON, and
+ *                                  how many answers are not what a model of `seed` says here (`wrong`)
  */
 #include <mobula/mobula.h>
 
@@ -23,6 +24,7 @@
 #define BATCH_MAX 256 /* rows that go through the layers at once: hidden values stay in the nearest cache */
 #define WINDOW_MAX 64
 #define ROWS_MAX 4096
+#define ROUNDS_MAX 1000000 /* whose numbers a float holds */
 
 /* weights[input][output]: what one input is multiplied with lies together. */
 struct mlp_layer {
@@ -145,6 +147,31 @@ static void infer_batch(struct mlp *mlp, const float *states, float *out, size_t
     mlp->run_layer(&layer3, mlp->hidden2, out, n);
 }
 
+/* Any number of states: BATCH_MAX of them at a time. */
+static void infer_all(struct mlp *mlp, const float *states, float *out, size_t n)
+{
+    for (size_t row = 0; row < n; row += BATCH_MAX) {
+        const size_t rows = n - row < BATCH_MAX ? n - row : BATCH_MAX;
+        infer_batch(mlp, states + row * STATE_FLOATS, out + row * OUTPUTS, rows);
+    }
+}
+
+/* NULL: no memory. */
+static struct mlp *mlp_of_seed(int64_t seed)
+{
+    struct mlp *mlp = aligned_alloc(64, sizeof *mlp);
+    if (mlp == NULL)
+        return NULL;
+    uint64_t random = (uint64_t)seed;
+    fill(mlp->weights1, STATE_FLOATS * HIDDEN, STATE_FLOATS, &random);
+    fill(mlp->weights2, HIDDEN * HIDDEN, HIDDEN, &random);
+    fill(mlp->weights3, HIDDEN * OUTPUTS, HIDDEN, &random);
+    fill(mlp->bias1, HIDDEN, STATE_FLOATS, &random);
+    fill(mlp->bias2, HIDDEN, HIDDEN, &random);
+    fill(mlp->bias3, OUTPUTS, HIDDEN, &random);
+    return mlp;
+}
+
 static enum mob_status mlp_create(struct mob_call *call)
 {
     const char *wanted = mob_arg_is_null(call, 1) ? NULL : mob_arg_utf8(call, 1, &(size_t){0});
@@ -152,16 +179,9 @@ static enum mob_status mlp_create(struct mob_call *call)
     layer_function run_layer = choose_kernel(wanted, &name);
     if (run_layer == NULL)
         return mob_fail(call, "this processor has no kernel %s", wanted);
-    struct mlp *mlp = aligned_alloc(64, sizeof *mlp);
+    struct mlp *mlp = mlp_of_seed(mob_arg_i64(call, 0));
     if (mlp == NULL)
         return MOB_NO_MEMORY;
-    uint64_t random = (uint64_t)mob_arg_i64(call, 0);
-    fill(mlp->weights1, STATE_FLOATS * HIDDEN, STATE_FLOATS, &random);
-    fill(mlp->weights2, HIDDEN * HIDDEN, HIDDEN, &random);
-    fill(mlp->weights3, HIDDEN * OUTPUTS, HIDDEN, &random);
-    fill(mlp->bias1, HIDDEN, STATE_FLOATS, &random);
-    fill(mlp->bias2, HIDDEN, HIDDEN, &random);
-    fill(mlp->bias3, OUTPUTS, HIDDEN, &random);
     mlp->run_layer = run_layer;
     mlp->kernel = name;
     mob_call_set_self(call, mlp);
@@ -179,10 +199,7 @@ static enum mob_status infer(struct mob_call *call)
     float *out = n <= BATCH_MAX ? few : malloc(n * OUTPUTS * sizeof(float));
     if (out == NULL)
         return MOB_NO_MEMORY;
-    for (size_t row = 0; row < n; row += BATCH_MAX) {
-        const size_t rows = n - row < BATCH_MAX ? n - row : BATCH_MAX;
-        infer_batch(mlp, (const float *)states.data + row * STATE_FLOATS, out + row * OUTPUTS, rows);
-    }
+    infer_all(mlp, states.data, out, n);
     enum mob_status status = mob_return(call, mob_tensor_f32(out, (int64_t)n, OUTPUTS));
     if (out != few)
         free(out);
@@ -221,7 +238,14 @@ static double now_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static enum mob_status take_answer(struct mob_future *future, int64_t rows, double *sum)
+/* Calls of one run. */
+struct rounds {
+    int64_t count, rows, window;
+    float *states; /* [rows,1024] of each call, but for the first number, which is the call's */
+    float *answers; /* [count,rows,16] */
+};
+
+static enum mob_status take_answer(struct mob_future *future, const struct rounds *rounds, int64_t i)
 {
     struct mob_value *value;
     struct mob_tensor answer;
@@ -229,10 +253,11 @@ static enum mob_status take_answer(struct mob_future *future, int64_t rows, doub
     if (status != MOB_OK)
         return status;
     status = mob_value_tensor(value, &answer);
-    if (status == MOB_OK && (answer.shape[0] != rows || answer.shape[1] != OUTPUTS))
+    if (status == MOB_OK && (answer.shape[0] != rounds->rows || answer.shape[1] != OUTPUTS))
         status = MOB_TYPE_MISMATCH;
+    const int64_t floats = rounds->rows * OUTPUTS;
     if (status == MOB_OK)
-        *sum += (double)((const float *)answer.data)[0];
+        memcpy(rounds->answers + i * floats, answer.data, (size_t)floats * sizeof(float));
     mob_value_release(value);
     mob_release(future);
     return status;
@@ -240,58 +265,96 @@ static enum mob_status take_answer(struct mob_future *future, int64_t rows, doub
 
 /* `window` calls are under way at any time. Each carries states of its own: they are put for it, and released
  * when it is answered, so that the store may use the memory again. */
-static enum mob_status run_rounds(struct mob_client *client, struct mob_actor *model, float *states,
-    int64_t rounds, int64_t rows, int64_t window, double *sum)
+static enum mob_status run_rounds(
+    struct mob_client *client, struct mob_actor *model, const struct rounds *rounds)
 {
     struct mob_future *inputs[WINDOW_MAX], *answers[WINDOW_MAX];
     enum mob_status status = MOB_OK;
-    for (int64_t i = 0; i < rounds + window && status == MOB_OK; i++) {
-        const int64_t slot = i % window;
-        if (i >= window) {
-            status = take_answer(answers[slot], rows, sum);
+    for (int64_t i = 0; i < rounds->count + rounds->window && status == MOB_OK; i++) {
+        const int64_t slot = i % rounds->window;
+        if (i >= rounds->window) {
+            status = take_answer(answers[slot], rounds, i - rounds->window);
             mob_release(inputs[slot]);
         }
-        if (i >= rounds || status != MOB_OK)
+        if (i >= rounds->count || status != MOB_OK)
             continue;
-        states[0] = (float)i;
-        status = mob_put(client, mob_tensor_f32(states, rows, STATE_FLOATS), &inputs[slot]);
+        rounds->states[0] = (float)i;
+        status = mob_put(client, mob_tensor_f32(rounds->states, rounds->rows, STATE_FLOATS), &inputs[slot]);
         if (status == MOB_OK)
             status = mob_actor_call(model, "infer", MOB_ARGS(mob_ref(inputs[slot])), NULL, &answers[slot]);
     }
     return status;
 }
 
+/* The calls whose answer is not, bit for bit, what a model of this seed says here. A row's answer does not
+ * depend on its neighbours, so only the first one is computed for each call. */
+static enum mob_status count_wrong(const struct rounds *rounds, int64_t seed, int64_t *wrong_out)
+{
+    const size_t floats = (size_t)rounds->rows * OUTPUTS;
+    struct mlp *mlp = mlp_of_seed(seed);
+    float *expected = malloc(floats * sizeof(float));
+    const bool memory = mlp != NULL && expected != NULL;
+    int64_t wrong = 0;
+    if (memory) {
+        mlp->run_layer = choose_kernel(NULL, &mlp->kernel);
+        infer_all(mlp, rounds->states, expected, (size_t)rounds->rows);
+        for (int64_t i = 0; i < rounds->count; i++) {
+            rounds->states[0] = (float)i;
+            infer_all(mlp, rounds->states, expected, 1);
+            wrong += memcmp(rounds->answers + (size_t)i * floats, expected, floats * sizeof(float)) != 0;
+        }
+        *wrong_out = wrong;
+    }
+    free(expected);
+    free(mlp);
+    return memory ? MOB_OK : MOB_NO_MEMORY;
+}
+
+static enum mob_status run_and_check(struct mob_call *call, struct mob_actor *model, struct rounds *rounds)
+{
+    const size_t states = (size_t)rounds->rows * STATE_FLOATS;
+    const size_t answers = (size_t)rounds->count * (size_t)rounds->rows * OUTPUTS;
+    uint64_t random = 1;
+    rounds->states = malloc(states * sizeof(float));
+    rounds->answers = malloc(answers * sizeof(float));
+    if (rounds->states == NULL || rounds->answers == NULL)
+        return MOB_NO_MEMORY;
+    fill(rounds->states, states, 3, &random);
+    memset(rounds->answers, 0xff, answers * sizeof(float)); /* its pages are there before the clock runs */
+    const double begin = now_seconds();
+    enum mob_status status = run_rounds(mob_call_client(call), model, rounds);
+    const double seconds = now_seconds() - begin;
+    int64_t wrong = 0;
+    if (status == MOB_OK)
+        status = count_wrong(rounds, mob_arg_i64(call, 3), &wrong);
+    if (status != MOB_OK)
+        return status;
+    const double done = (double)(rounds->count * rounds->rows);
+    char text[160];
+    snprintf(text, sizeof text,
+        "{\"states\":%.0f,\"seconds\":%.6f,\"states_per_s\":%.0f,\"wrong\":%" PRId64 "}", done, seconds,
+        done / seconds, wrong);
+    return mob_return(call, mob_json(text));
+}
+
 static enum mob_status run(struct mob_call *call)
 {
     const struct caller *caller = mob_call_self(call);
-    const int64_t rounds = mob_arg_i64(call, 0), rows = mob_arg_i64(call, 1), window = mob_arg_i64(call, 2);
-    if (rounds < 1 || rows < 1 || rows > ROWS_MAX || window < 1 || window > WINDOW_MAX || window > rounds)
-        return mob_fail(
-            call, "rounds >= 1, rows 1 to %d, window 1 to %d and at most rounds", ROWS_MAX, WINDOW_MAX);
+    struct rounds rounds = {
+        .count = mob_arg_i64(call, 0), .rows = mob_arg_i64(call, 1), .window = mob_arg_i64(call, 2)};
+    if (rounds.count < 1 || rounds.count > ROUNDS_MAX || rounds.rows < 1 || rounds.rows > ROWS_MAX ||
+        rounds.window < 1 || rounds.window > WINDOW_MAX || rounds.window > rounds.count)
+        return mob_fail(call, "rounds 1 to %d, rows 1 to %d, window 1 to %d and at most rounds", ROUNDS_MAX,
+            ROWS_MAX, WINDOW_MAX);
     struct mob_actor *model;
     enum mob_status status = mob_actor_from_id(mob_call_client(call), caller->model, &model);
     if (status != MOB_OK)
         return status;
-    float *states = malloc((size_t)rows * STATE_FLOATS * sizeof(float));
-    if (states == NULL) {
-        mob_actor_release(model);
-        return MOB_NO_MEMORY;
-    }
-    uint64_t random = 1;
-    fill(states, (size_t)rows * STATE_FLOATS, 3, &random);
-    double sum = 0;
-    const double begin = now_seconds();
-    status = run_rounds(mob_call_client(call), model, states, rounds, rows, window, &sum);
-    const double seconds = now_seconds() - begin;
-    free(states);
+    status = run_and_check(call, model, &rounds);
+    free(rounds.states);
+    free(rounds.answers);
     mob_actor_release(model);
-    if (status != MOB_OK)
-        return status;
-    char text[160];
-    snprintf(text, sizeof text,
-        "{\"states\":%" PRId64 ",\"seconds\":%.6f,\"states_per_s\":%.0f,\"sum\":%.6f}", rounds * rows,
-        seconds, (double)(rounds * rows) / seconds, sum);
-    return mob_return(call, mob_json(text));
+    return status;
 }
 
 /* clang-format off */
@@ -301,5 +364,5 @@ MOB_MODULE("mlp",
          .flags = MOB_METHOD_READ_ONLY},
         {.name = "kernel", .main = kernel, .signature = "-> utf8", .flags = MOB_METHOD_READ_ONLY}),
     MOB_ACTOR_CLASS("Caller", caller_create, "actor model -> ()", free,
-        MOB_METHOD("run", run, "i64 rounds, i64 rows, i64 window -> json")))
+        MOB_METHOD("run", run, "i64 rounds, i64 rows, i64 window, i64 seed -> json")))
 /* clang-format on */

@@ -287,14 +287,23 @@ void engine_start_actor_delete(struct flight *flight);
 
 /* engine_objects.c */
 void engine_start_object_get(struct flight *flight);
-void engine_start_object_wait(struct flight *flight);
 void engine_start_object_delete(struct flight *flight);
+/* The node has nothing of this id, and no log knows it. */
+bool engine_never_was(struct mob_future *future);
+/* It is told as failed because the node can say nothing of it now: the control store does not answer, or the
+ * object store is full. */
+bool engine_not_now(struct mob_future *future);
 /* Fills the error of an op from a failed future. */
 void engine_future_error(struct mob_engine_op *op, struct mob_future *future);
 void engine_drop_returned(struct engine *engine);
 /* A value that another thread may read until it gives it back (from any thread). */
 struct pinned *engine_pin(struct engine *engine, struct mob_value *value);
 void engine_give_back(struct pinned *pinned);
+
+/* engine_wait.c */
+void engine_start_object_wait(struct flight *flight);
+/* Frees what it would have been answered with, if it was a wait that asked. */
+void engine_wait_forget(mob_answer_fn *answer, void *arg);
 
 /* engine_values.c */
 struct argument_memory; /* what converted arguments borrow from */

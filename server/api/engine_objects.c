@@ -1,4 +1,4 @@
-/* Objects: state, value, wait, delete. */
+/* Objects: state, value, delete. The wait for several is engine_wait.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,11 +32,15 @@ static bool node_speaks(struct mob_future *future)
         !(mob_json_text_field(mob_future_error(future), "message", message, sizeof message) && *message);
 }
 
-/* The node has nothing of this id, and no log knows it. */
-static bool never_was(struct mob_future *future)
+bool engine_never_was(struct mob_future *future)
 {
     struct mob_future_look look = mob_future_look(future);
     return look.state == MOB_FUTURE_FAILED && look.status == MOB_NOT_FOUND && node_speaks(future);
+}
+
+bool engine_not_now(struct mob_future *future)
+{
+    return node_speaks(future) && mob_status_retryable(mob_future_look(future).status);
 }
 
 static enum mob_engine_object_state state_of_failed(struct mob_future *future)
@@ -44,10 +48,7 @@ static enum mob_engine_object_state state_of_failed(struct mob_future *future)
     enum mob_status status = mob_future_look(future).status;
     if (status == MOB_OBJECT_LOST || status == MOB_LINEAGE_GONE || status == MOB_LOST_UNCOMMITTED)
         return MOB_OBJ_LOST;
-    if (!node_speaks(future))
-        return MOB_OBJ_FAILED;
-    /* Not now: the control store does not answer, or the store is full. The object is what it was. */
-    return mob_status_retryable(status) ? MOB_OBJ_PENDING : MOB_OBJ_FAILED;
+    return engine_not_now(future) ? MOB_OBJ_PENDING : MOB_OBJ_FAILED; /* it is what it was */
 }
 
 /* --- values that replies send from --- */
@@ -192,7 +193,7 @@ static void settled(struct flight *flight)
     struct mob_engine_value *value = &flight->op->object.value;
     flight_clear_deadline(flight);
     if (mob_future_look(flight->future).state == MOB_FUTURE_FAILED) {
-        if (never_was(flight->future)) {
+        if (engine_never_was(flight->future)) {
             flight_fail(flight, MOB_NOT_FOUND, NULL, "no such object");
             return;
         }
@@ -292,59 +293,6 @@ void engine_start_object_get(struct flight *flight)
         flight_fail_client(flight, status, NULL);
     else
         flight_set_deadline(flight, object->wait_deadline_ns, on_not_ready);
-}
-
-/* --- wait: the first k of n --- */
-
-static void wait_done(struct flight *flight)
-{
-    struct mob_engine_wait *wait = &flight->op->wait;
-    for (size_t i = 0; i < wait->count; i++) {
-        if (never_was(flight->futures[i])) {
-            char pointer[32];
-            snprintf(pointer, sizeof pointer, "/ids/%zu", i);
-            flight_fail(flight, MOB_NOT_FOUND, pointer, "no such object");
-            return;
-        }
-        wait->ready[i] = mob_ready(flight->futures[i]);
-    }
-    flight_done(flight);
-}
-
-static void one_ready(struct mob_future *future, void *arg)
-{
-    struct flight *flight = arg;
-    flight->engine->worked++;
-    if (++flight->ready_count == flight->op->wait.num_returns || never_was(future))
-        wait_done(flight);
-}
-
-void engine_start_object_wait(struct flight *flight)
-{
-    struct mob_engine_wait *wait = &flight->op->wait;
-    flight->futures = calloc(wait->count + 1, sizeof(struct mob_future *));
-    flight->waiters = calloc(wait->count + 1, sizeof(struct mob_waiter));
-    MOB_ASSERT(flight->futures != NULL && flight->waiters != NULL);
-    for (size_t i = 0; i < wait->count; i++) {
-        char id[MOB_ID_TEXT_MAX];
-        enum mob_status status =
-            mob_future_from_id(flight->client, mob_object_id_format(wait->ids[i], id), &flight->futures[i]);
-        if (status == MOB_OK && !mob_ready(flight->futures[i]))
-            status = mob_listen(flight->futures[i], &flight->waiters[i], one_ready, flight);
-        else if (status == MOB_OK)
-            flight->ready_count++;
-        if (status != MOB_OK) {
-            flight_fail_client(flight, status, NULL);
-            return;
-        }
-    }
-    if (flight->ready_count >= wait->num_returns) {
-        wait_done(flight);
-        return;
-    }
-    /* Even without a time-out the node gets the moment it needs to say what is there. */
-    int64_t least = mob_now() + 20 * MOB_MS;
-    flight_set_deadline(flight, wait->deadline_ns > least ? wait->deadline_ns : least, wait_done);
 }
 
 /* --- delete --- */

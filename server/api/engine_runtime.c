@@ -357,6 +357,7 @@ static void forget_answer(mob_answer_fn *answer, void *arg)
 {
     engine_forget_acks(answer, arg);
     engine_metrics_forget(answer, arg);
+    engine_wait_forget(answer, arg);
 }
 
 /* What the control store owes is answered, so that it frees what it holds. From then on nothing may call

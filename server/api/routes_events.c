@@ -75,6 +75,8 @@ static bool read_after(struct mob_api *api, struct mob_http_request *request,
 {
     char text[MOB_EVENTS_POSITION_TEXT_MAX];
     const char *last = mob_http_header(request, "Last-Event-ID");
+    if (last && !*last) /* the HTML standard's: none yet */
+        last = NULL;
     enum mob_status status = mob_http_query(request, "after", text, sizeof text);
     *present_out = status != MOB_NOT_FOUND || last != NULL;
     if (!*present_out)

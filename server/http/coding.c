@@ -110,10 +110,27 @@ void mob_http_code_reply(struct mob_http_request *request)
 
 /* --- request bodies --- */
 
-static enum mob_status inflate_all(z_stream *z, size_t bytes_max, char **out, size_t *length_out)
+/* One decode of what is there, into the room that is left; `*ended` when the whole body is behind it. A gzip
+ * body may be several members, one behind the other (RFC 1952, section 2.2). */
+static enum mob_status inflate_some(z_stream *z, bool members, bool *ended)
+{
+    int result = inflate(z, Z_NO_FLUSH);
+    if (result == Z_STREAM_END && z->avail_in > 0 && members)
+        result = inflateReset2(z, GZIP_WINDOW);
+    else if (result == Z_STREAM_END)
+        *ended = true;
+    else if (result == Z_OK && z->avail_in == 0 && z->avail_out > 0)
+        return MOB_INVALID; /* cut */
+    if (*ended)
+        return z->avail_in == 0 ? MOB_OK : MOB_INVALID; /* bytes behind its end */
+    return result == Z_OK ? MOB_OK : result == Z_MEM_ERROR ? MOB_NO_MEMORY : MOB_INVALID;
+}
+
+static enum mob_status inflate_all(
+    z_stream *z, bool members, size_t bytes_max, char **out, size_t *length_out)
 {
     size_t capacity = 0, length = 0;
-    for (int result = Z_OK; result != Z_STREAM_END;) {
+    for (bool ended = false; !ended;) {
         if (length == capacity) {
             capacity = capacity ? capacity * 2 : 65536;
             capacity = capacity > bytes_max + 1 ? bytes_max + 1 : capacity;
@@ -124,15 +141,15 @@ static enum mob_status inflate_all(z_stream *z, size_t bytes_max, char **out, si
         }
         z->next_out = (Bytef *)*out + length;
         z->avail_out = (uInt)(capacity - length);
-        result = inflate(z, Z_NO_FLUSH);
+        enum mob_status status = inflate_some(z, members, &ended);
         length = capacity - z->avail_out;
         if (length > bytes_max)
             return MOB_TOO_LARGE;
-        if (result != Z_STREAM_END && (result != Z_OK || (z->avail_in == 0 && z->avail_out > 0)))
-            return result == Z_MEM_ERROR ? MOB_NO_MEMORY : MOB_INVALID;
+        if (status != MOB_OK)
+            return status;
     }
     *length_out = length;
-    return z->avail_in == 0 ? MOB_OK : MOB_INVALID; /* bytes behind its end */
+    return MOB_OK;
 }
 
 enum mob_status mob_http_decode_body(struct mob_http_request *request, const char *coding, size_t bytes_max)
@@ -146,7 +163,8 @@ enum mob_status mob_http_decode_body(struct mob_http_request *request, const cha
         return MOB_NO_MEMORY;
     char *body = NULL;
     size_t length = 0;
-    enum mob_status status = inflate_all(&z, bytes_max, &body, &length);
+    bool members = strcasecmp(coding, "gzip") == 0;
+    enum mob_status status = inflate_all(&z, members, bytes_max, &body, &length);
     inflateEnd(&z);
     if (status != MOB_OK) {
         free(body);

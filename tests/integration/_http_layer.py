@@ -754,6 +754,9 @@ def test_events():
     while task.encode() not in back.buffer and back.fill():
         pass
     check(back.buffer.count(b"event: task") == 1, "resumed without duplicate", back.buffer)
+    page = json.loads(call("GET", "/api/v1/events", headers={"Last-Event-ID": ""})[2])
+    check(page["events"] == [] and page["position"], "an empty id is none", page)
+    problem(call("GET", "/api/v1/events", headers={"Last-Event-ID": "nonsense"}), 400, "bad-request", "another one is none of ours")
 
 
 def test_the_head_of_a_stream_is_all_of_it():

@@ -258,13 +258,17 @@ def test_inference_bodies_in_gzip(c):
     path = "/v2/models/coded/infer"
     plain = c.call("POST", path, body)
     check(plain[0] == 200, "plain", plain)
-    for coding, data in (("gzip", gzip.compress(body)), ("deflate", zlib.compress(body)), ("GZip", gzip.compress(body, 1))):
+    for coding, data in (("gzip", gzip.compress(body)), ("deflate", zlib.compress(body)), ("GZip", gzip.compress(body, 1)),
+                         ("gzip", gzip.compress(body[:30]) + gzip.compress(b"") + gzip.compress(body[30:]))):
         status, _, answer = c.call("POST", path, data, {"Content-Encoding": coding, "Content-Digest": digest(data)})
         check(status == 200 and json.loads(answer)["outputs"] == json.loads(plain[2])["outputs"], coding, status, answer)
     problem(c.call("POST", path, body, {"Content-Encoding": "gzip"}), 400, "bad-request", "not gzip")
     problem(c.call("POST", path, gzip.compress(body)[:-9], {"Content-Encoding": "gzip"}), 400, "bad-request", "cut")
     problem(c.call("POST", path, gzip.compress(body) + b"x", {"Content-Encoding": "gzip"}), 400, "bad-request", "more behind it")
-    problem(c.call("POST", path, gzip.compress(b" " * (17 << 20)), {"Content-Encoding": "gzip"}), 413, "too-large", "a bomb")
+    problem(c.call("POST", path, gzip.compress(body) + gzip.compress(body)[:-9], {"Content-Encoding": "gzip"}), 400, "bad-request", "a member that is cut")
+    problem(c.call("POST", path, zlib.compress(body) + zlib.compress(b" "), {"Content-Encoding": "deflate"}), 400, "bad-request", "deflate is one stream")
+    for bomb in (gzip.compress(b" " * (17 << 20)), gzip.compress(b" " * (9 << 20)) * 2):
+        problem(c.call("POST", path, bomb, {"Content-Encoding": "gzip"}), 413, "too-large", "a bomb")
     headers = problem(c.call("POST", path, body, {"Content-Encoding": "br"}), 415, "unsupported-media-type", "another coding")
     check(headers.get("accept-encoding") == "gzip, deflate", "which are taken", headers)
 

@@ -311,14 +311,23 @@ def test_objects_that_cannot_be_looked_up_are_not_pending(c):
     signal_postgres(c, signal.SIGSTOP)
     try:
         paths = [returns[0][0], returns[1][0] + "?wait=0.01", returns[2][0] + "?wait=3", returns[3][0] + "/data", slow["returns"][0] + "?wait=1", slow["returns"][0]]
-        answers = at_once([lambda path=path: c.call("GET", f"{V1}/objects/{path}") for path in paths])
+        # The node itself gives up looking after 10 s, which must not read as ready.
+        waits = [([returns[0][0], slow["returns"][0]], 500), ([slow["returns"][0], returns[1][0]], 10500), ([slow["returns"][0]], 500)]
+        asks = [lambda path=path: c.call("GET", f"{V1}/objects/{path}") for path in paths]
+        asks += [lambda ids=ids, ms=ms: c.call("POST", V1 + "/objects:wait", {"ids": ids, "timeout_ms": ms}) for ids, ms in waits]
+        answers = at_once(asks)
     finally:
         signal_postgres(c, signal.SIGCONT)
     for path, (code, headers, body) in zip(paths[:4], answers):
         problem = json.loads(body)
         check(code == 503 and problem["code"] == "unavailable" and problem["retryable"] and "retry-after" in headers, path, code, body)
-    for path, (code, _, body) in zip(paths[4:], answers[4:]):
+    for path, (code, _, body) in zip(paths[4:], answers[4:6]):
         check(code == 200 and json.loads(body)["state"] == "pending", f"{path}: it runs", code, body)
+    for at, (code, headers, body) in enumerate(answers[6:8]):
+        problem = json.loads(body)
+        check(code == 503 and problem["code"] == "unavailable" and "retry-after" in headers, f"wait {at}", code, body)
+        check(problem["errors"][0]["pointer"] == f"/ids/{at}", "which one", problem)
+    check(answers[8][0] == 200 and json.loads(answers[8][2]) == {"ready": [], "pending": slow["returns"]}, "a wait for what runs", answers[8])
     for i in range(4):
         check(c.value(returns[i][0])["value"] == i // 2, "and then they are there", i)
     c.call("POST", f"{V1}/tasks/{slow['id']}:cancel")

@@ -133,27 +133,40 @@ static void answer_does_not_depend_on_the_rest_of_the_batch(void **state)
     }
 }
 
+/* One run of the caller: its report, or the error. */
+static enum mob_status run(
+    struct mob_actor *caller, int64_t rounds, int64_t seed, struct mob_value **value, const char **text)
+{
+    struct mob_future *future = NULL;
+    const void *data = NULL;
+    size_t size = 0;
+    assert_int_equal(mob_actor_call(caller, "run",
+                         MOB_ARGS(mob_i64(rounds), mob_i64(64), mob_i64(4), mob_i64(seed)), NULL, &future),
+        MOB_OK);
+    enum mob_status status = mob_get(future, MOB_FOREVER, value);
+    if (status == MOB_OK)
+        assert_int_equal(mob_value_data(*value, &data, &size), MOB_OK);
+    *text = data;
+    return status;
+}
+
 static void an_actor_calls_the_model_with_batches(void **state)
 {
     struct mob_actor *model = NULL, *caller = NULL;
-    struct mob_future *future = NULL;
     struct mob_value *value = NULL;
-    const void *text = NULL;
-    size_t size = 0;
+    const char *text = NULL;
     assert_int_equal(
         mob_actor_create(*state, "mlp.Mlp", MOB_ARGS(mob_i64(1), mob_null()), NULL, &model), MOB_OK);
     assert_int_equal(
         mob_actor_create(*state, "mlp.Caller", MOB_ARGS(mob_actor_handle(model)), NULL, &caller), MOB_OK);
-    assert_int_equal(
-        mob_actor_call(caller, "run", MOB_ARGS(mob_i64(50), mob_i64(64), mob_i64(4)), NULL, &future), MOB_OK);
-    assert_int_equal(mob_get(future, MOB_FOREVER, &value), MOB_OK);
-    assert_int_equal(mob_value_data(value, &text, &size), MOB_OK);
+    assert_int_equal(run(caller, 50, 1, &value, &text), MOB_OK);
     assert(text != NULL && model != NULL);
     assert_non_null(strstr(text, "{\"states\":3200,"));
+    assert_non_null(strstr(text, "\"wrong\":0}"));
     assert_int_equal(model->calls, 50);
-    assert_int_equal(
-        mob_actor_call(caller, "run", MOB_ARGS(mob_i64(1), mob_i64(64), mob_i64(4)), NULL, &future), MOB_OK);
-    assert_int_equal(mob_get(future, MOB_FOREVER, &value), MOB_TASK_FAILED);
+    assert_int_equal(run(caller, 50, 2, &value, &text), MOB_OK); /* another model would say something else */
+    assert_non_null(strstr(text, "\"wrong\":50}"));
+    assert_int_equal(run(caller, 1, 1, &value, &text), MOB_TASK_FAILED);
 }
 
 static void unknown_kernel_is_refused(void **state)
