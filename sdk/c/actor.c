@@ -346,7 +346,9 @@ enum mob_status mob_actor_call(struct mob_actor *actor, const char *method, stru
         .options = options,
         .plain = options == NULL,
         .head_slot = head_slot_of(actor)};
-    status = mob_submission_publish(client, &s, futures_out);
+    status = mob_submission_returns(client, &s, method);
+    if (status == MOB_OK)
+        status = mob_submission_publish(client, &s, futures_out);
     if (status == MOB_OK)
         actor->caller_seq++;
     return status;

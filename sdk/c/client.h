@@ -547,6 +547,10 @@ struct mob_submission {
 };
 enum mob_status mob_submission_publish(
     struct mob_client *client, const struct mob_submission *submission, struct mob_future **futures_out);
+/* Heeds the option num_returns, of a function or method of this name. MOB_INVALID: its signature cannot have
+ * so many. */
+enum mob_status mob_submission_returns(
+    struct mob_client *client, struct mob_submission *submission, const char *name);
 
 /* encode.c: one argument or return value as a small or full value. */
 struct mob_encoded {

@@ -387,6 +387,22 @@ enum mob_status mob_submission_publish(
     return status;
 }
 
+enum mob_status mob_submission_returns(struct mob_client *client, struct mob_submission *s, const char *name)
+{
+    const struct mob_signature_info *signature = s->signature;
+    const uint32_t wanted = s->options == NULL ? 0 : options_of(s->options).num_returns;
+    const bool variadic = signature->parsed.variadic_returns;
+    if (wanted == 0 || (wanted == signature->num_returns && !signature->parsed.stream))
+        return MOB_OK;
+    if (!variadic || wanted > MOB_RETURNS_MAX || wanted < signature->parsed.return_count - 1)
+        return mob_client_fail(client, MOB_INVALID,
+            "%s cannot have %u returns (num_returns chooses how many of a variadic one, at most %u): its "
+            "signature is \"%s\"",
+            name, wanted, MOB_RETURNS_MAX, signature->text);
+    s->num_returns = (uint16_t)wanted;
+    return MOB_OK;
+}
+
 enum mob_status mob_submit_function(struct mob_client *client, const struct mob_function *function,
     struct mob_args args, const struct mob_submit_options *options, struct mob_future **futures_out)
 {
@@ -399,23 +415,14 @@ enum mob_status mob_submit_function(struct mob_client *client, const struct mob_
     struct mob_submission s = {.function = function,
         .kind = MOB_KIND_TASK,
         .num_returns = function->signature.num_returns,
-        .cpu = CPU_UNITS,
+        .cpu = options == NULL ? CPU_UNITS : mob_cpu_units(options_of(options).cpus, CPU_UNITS),
         .signature = &function->signature,
         .args = args,
         .options = options,
         .plain = options == NULL};
-    if (options != NULL) {
-        struct mob_submit_options full = options_of(options);
-        s.cpu = mob_cpu_units(full.cpus, CPU_UNITS);
-        if (full.num_returns > 0) {
-            if (!function->signature.parsed.variadic_returns || full.num_returns > MOB_RETURNS_MAX ||
-                full.num_returns < function->signature.parsed.return_count - 1)
-                return mob_client_fail(client, MOB_INVALID,
-                    "%s cannot have %u returns (num_returns is at most %u): its signature is \"%s\"",
-                    function->name, full.num_returns, MOB_RETURNS_MAX, function->signature.text);
-            s.num_returns = (uint16_t)full.num_returns;
-        }
-    }
+    enum mob_status status = mob_submission_returns(client, &s, function->name);
+    if (status != MOB_OK)
+        return status;
     return mob_submission_publish(client, &s, futures_out);
 }
 

@@ -211,6 +211,13 @@ static void fail_submission(struct flight *flight, enum mob_status status, const
         flight_fail_submission(flight, status, pointer);
 }
 
+/* Which field is refused: the other options were checked before. */
+static const char *refused(
+    enum mob_status status, const struct mob_submit_options *options, const char *otherwise)
+{
+    return status == MOB_INVALID && options->num_returns ? "/options/num_returns" : otherwise;
+}
+
 /* The function that a submission names in its field `pointer`, and what it gives it. False: the flight has
  * ended. */
 static bool function_with_arguments(struct flight *flight, const char *pointer,
@@ -248,7 +255,7 @@ static void submit_task(struct flight *flight, struct argument_memory *memory, s
     if (status == MOB_OK)
         follow(flight, futures, count);
     else
-        fail_submission(flight, status, options->task.num_returns ? "/options/num_returns" : "/function");
+        fail_submission(flight, status, refused(status, &options->task, "/function"));
     if (futures != few)
         free(futures);
 }
@@ -341,7 +348,7 @@ static void call_actor(struct flight *flight, struct argument_memory *memory, st
     if (status == MOB_OK)
         follow(flight, futures, count);
     else
-        fail_submission(flight, status, "/arguments");
+        fail_submission(flight, status, refused(status, &options->task, "/arguments"));
     if (futures != few)
         free(futures);
 }

@@ -48,6 +48,30 @@ def test_every_return_of_a_task(c):
     check([o["id"] for o in shown] == two["returns"], "get -o jsonl", shown)
 
 
+def test_how_many_returns_are_wanted(c):
+    """Of functions and of methods: as many as the signature has, or of a variadic return any number."""
+    c.deploy("arith")
+    c.deploy("probe")
+    actor = c.json("POST", V1 + "/actors", {"class": "probe.Account", "arguments": [5]}, expect=201)["id"]
+    routes = {"task": lambda name: (V1 + "/tasks", {"function": name}), "call": lambda name: (f"{V1}/actors/{actor}/methods/{name}", {})}
+
+    def ask(route, name, arguments, wanted, expect=200):
+        path, body = routes[route](name)
+        return c.json("POST", path, {**body, "arguments": arguments, "options": {"num_returns": wanted}}, WAIT, expect=expect)
+
+    for route, name, arguments, wanted in (("task", "arith.add", [1, 2], 1), ("task", "arith.divmod", [17, 5], 2), ("task", "probe.nothing", [], 1),
+                                           ("task", "probe.many", [3], 3), ("call", "add", [1], 1), ("call", "many", [20], 20)):
+        made = ask(route, name, arguments, wanted)
+        check(made["state"] == "finished" and len(made["returns"]) == wanted, f"{name} with {wanted}", made)
+        check(wanted < 3 or made["results"] == [i * i for i in range(wanted)], "and they are right", made)
+    for route, name, arguments, wanted in (("task", "arith.add", [1, 2], 2), ("task", "arith.divmod", [17, 5], 1), ("task", "probe.counts", [2], 1),
+                                           ("call", "add", [1], 3), ("call", "add", [1], 3000), ("call", "counts", [2], 2)):
+        said = ask(route, name, arguments, wanted, expect=422)
+        check(said["errors"][0]["pointer"] == "/options/num_returns" and "signature is" in said["detail"], f"{name} with {wanted}", said)
+    check(ask("call", "total", [], 1)["result"] == 6, "what was refused was not called")
+    c.json("DELETE", f"{V1}/actors/{actor}", expect=202)
+
+
 def test_filters_with_values_that_cannot_be(c):
     for path, *words in (
             ("/tasks?filter=state:bogus", "filter", "state", "tasks", "running|", "failed", "bogus"), ("/tasks?filter=state:retry*", "state"),

@@ -249,6 +249,33 @@ static void several_returns_are_several_futures(void **state)
     }
 }
 
+/* As of tasks. What cannot be is refused, and is no call. */
+static void a_call_gives_as_many_returns_as_are_wanted(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    struct mob_future *futures[N] = {NULL};
+    struct mob_actor *actor;
+    struct mob_submit_options options = {.struct_size = sizeof options, .num_returns = N};
+    int64_t v;
+    OK(mob_actor_create(client, "probe.Account", MOB_ARGS(mob_i64(7)), NULL, &actor));
+    OK(mob_actor_call(actor, "many", MOB_ARGS(mob_i64(N)), &options, futures));
+    for (int64_t i = 0; i < N; i++) {
+        OK(mob_get_i64(futures[i], PATIENCE, &v));
+        assert_int_equal(v, i * i);
+        mob_release(futures[i]);
+    }
+    FAILS(mob_actor_call(actor, "add", MOB_ARGS(mob_i64(1)), &options, futures), MOB_INVALID);
+    assert_non_null(strstr(mob_client_error(client), "i64 n -> i64"));
+    options.num_returns = 1; /* as many as it has */
+    OK(mob_actor_call(actor, "total", MOB_NO_ARGS, &options, futures));
+    OK(mob_get_i64(futures[0], PATIENCE, &v));
+    assert_int_equal(v, 7);
+    mob_release(futures[0]);
+    OK(mob_actor_kill(actor, true));
+    mob_actor_release(actor);
+}
+
 /* Each is small enough to travel with the completion, all together are not. */
 static void many_returns_of_some_hundred_bytes(void **state)
 {
@@ -857,6 +884,7 @@ int main(void)
         cmocka_unit_test(a_put_without_a_copy),
         cmocka_unit_test(a_promise_is_waited_for),
         cmocka_unit_test(several_returns_are_several_futures),
+        cmocka_unit_test(a_call_gives_as_many_returns_as_are_wanted),
         cmocka_unit_test(many_returns_of_some_hundred_bytes),
         cmocka_unit_test(ten_thousand_references_are_arguments),
         cmocka_unit_test(a_generator_gives_items_one_by_one),

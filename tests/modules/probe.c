@@ -544,6 +544,7 @@ static enum mob_status account_restore(struct mob_call *call)
 
 static const struct mob_method_entry account_methods[] = {MOB_METHOD("add", account_add, "i64 n -> i64"),
     MOB_METHOD("total", account_total, "-> i64"), MOB_METHOD("crash", account_crash, "-> ()"),
+    MOB_METHOD("many", many, "i64 n -> i64..."), MOB_METHOD("counts", counts, "i64 n -> stream i64"),
     {.name = NULL}};
 
 MOB_MODULE("probe", MOB_FUNCTION("echo_i64", echo_i64, "i64 v -> i64"),

@@ -195,8 +195,8 @@ struct mob_submit_options {
     const char *const *labels; /* "key=value", up to 511 bytes of UTF-8 each */
     size_t label_count;
     const char *traceparent; /* W3C trace context */
-    uint32_t
-        num_returns; /* of a function with variadic returns (`-> i64...`): how many; 0 = the fixed ones */
+    uint32_t num_returns; /* of a function or method with variadic returns (`-> i64...`): how many; 0 = as
+                             declared */
 };
 #define MOB_NO_RETRY (-2)
 
