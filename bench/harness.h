@@ -113,11 +113,13 @@ struct bench_load_result {
     double requests, seconds, p50_us, p99_us, failed; /* failed: socket errors, time-outs, status not 2xx */
     double counted, sum, bad; /* what the script counted */
     int64_t first_ns, last_ns; /* bench_now at its first request and last answer; 0 = it did not say */
+    double stolen_percent; /* of all cores' time meanwhile, the hypervisor gave to others */
 };
 /* Runs wrk, one thread. False after a message. The scripts' file of answers is <directory>/answers. */
 bool bench_load(
     struct bench *b, const char *row, const struct bench_load *load, struct bench_load_result *out);
-/* The gateway's smallest answer under the same load: sets http_rate. */
+/* The gateway's smallest answer under the same load: sets http_rate. Measured again for up to a minute while
+ * the hypervisor stops the machine: behind a suite that let gigabytes of memory go it does (load.c). */
 void bench_http_baseline(struct bench *b);
 
 /* ---- reading back over HTTP (readback.c) ---- */

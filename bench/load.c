@@ -1,6 +1,7 @@
 /* Load over HTTP by wrk, one thread, whose requests and answers are a Lua script's. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench/harness.h"
 
@@ -43,6 +44,18 @@ static bool write_script(struct bench *b, const struct bench_load *load, const c
     return fclose(f) == 0;
 }
 
+/* Since the machine is up, in seconds of a core; 0 where the kernel does not say. */
+static double stolen_seconds(void)
+{
+    double ticks = 0;
+    FILE *f = fopen("/proc/stat", "r");
+    if (f && fscanf(f, "cpu %*f %*f %*f %*f %*f %*f %*f %lf", &ticks) != 1)
+        ticks = 0;
+    if (f)
+        fclose(f);
+    return ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
 bool bench_load(
     struct bench *b, const char *row, const struct bench_load *load, struct bench_load_result *out)
 {
@@ -63,8 +76,9 @@ bool bench_load(
     }
     char *argv[] = {program, (char *)"-t1", connections, seconds, (char *)"--timeout", (char *)"30s",
         (char *)"-H", authorization, (char *)"-s", script, url, NULL};
-    double microseconds = 0, first = 0, last = 0;
+    double microseconds = 0, first = 0, last = 0, stolen = stolen_seconds();
     int status = bench_run(argv, text, sizeof text);
+    stolen = stolen_seconds() - stolen;
     const char *result = strstr(text, "RESULT ");
     if (status != 0 || !result ||
         sscanf(result, "RESULT %lf %lf %lf %lf %lf %lf %lf %lf %lf %lf", &out->requests, &microseconds,
@@ -75,6 +89,7 @@ bool bench_load(
         return false;
     }
     out->seconds = microseconds / 1e6;
+    out->stolen_percent = 100 * stolen / (out->seconds * (double)sysconf(_SC_NPROCESSORS_ONLN));
     out->first_ns = (int64_t)(first * 1e3);
     out->last_ns = (int64_t)(last * 1e3);
     if (out->failed > 0 || out->bad > 0) {
@@ -87,19 +102,34 @@ bool bench_load(
     return true;
 }
 
+/* Where a hypervisor takes freed memory back (free page reporting of virtio-balloon: a sixteenth each 2 s),
+ * it may do so on the machine's own share of the processor, and all cores stand still for 15 to 50 ms at a
+ * time when they are busy. That is nobody's latency here, and over in half a minute. */
+#define STOLEN_PERCENT_MAX 0.5
+#define BASELINE_TRIES 12
+
 void bench_http_baseline(struct bench *b)
 {
     const struct bench_load load = {
         .script = "", .path = "/livez", .connections = 16, .seconds_max = b->options.quick ? 1 : 5};
-    struct bench_load_result result;
-    if (b->http_rate > 0 || !bench_load(b, "limit_http", &load, &result))
+    struct bench_load_result result = {0};
+    const int tries_max = b->options.quick ? 1 : BASELINE_TRIES;
+    int tries = 0;
+    char extra[96];
+    if (b->http_rate > 0)
         return;
+    do
+        if (!bench_load(b, "limit_http", &load, &result))
+            return;
+    while (++tries < tries_max && result.stolen_percent > STOLEN_PERCENT_MAX);
     b->http_rate = result.requests / result.seconds;
+    snprintf(extra, sizeof extra, "\"tries\": %d, \"stolen_percent\": %.2f", tries, result.stolen_percent);
     bench_row(b,
         &(struct bench_row){.name = "limit_http",
             .value = b->http_rate,
             .unit = "1/s",
             .n = result.requests,
             .p50_us = result.p50_us,
-            .p99_us = result.p99_us});
+            .p99_us = result.p99_us,
+            .extra = extra});
 }

@@ -120,6 +120,8 @@ static void http_task(struct bench *b)
         bench_miss(b, "http_task", "the number or the sum of all results is wrong");
         return;
     }
+    char extra[48];
+    snprintf(extra, sizeof extra, "\"stolen_percent\": %.2f", result.stolen_percent);
     bench_samples_init(&samples, "noop.echo");
     sample_tasks(b, &samples);
     if (bench_samples_check(b, "http_task", &samples, b->options.quick ? 1 : 2))
@@ -132,7 +134,8 @@ static void http_task(struct bench *b)
                 .n = total,
                 .p50_us = result.p50_us,
                 .p99_us = result.p99_us,
-                .commit = "committed"});
+                .commit = "committed",
+                .extra = extra});
 }
 
 /* ---- a thousand tasks a request ---- */

@@ -25,12 +25,12 @@
 #include "gcs/chain/state.h"
 
 #define MOB_CHAIN_CLIENTS_MAX 8192u /* clients of keys and values, and live logs */
-#define MOB_CHAIN_ENTRIES_MAX (1u << 17) /* kept: 6 s of 20,000 a second */
+#define MOB_CHAIN_ENTRIES_MAX (1u << 19) /* kept: 5 s of 100,000 a second */
 #define MOB_CHAIN_DROP_MAX 4096u /* blocks one JOB_DROP takes; the rest is for the next */
 #define MOB_CHAIN_LEASE_NS (10 * 1000000ll)
 #define MOB_CHAIN_STALL_NS (5 * 1000000000ll)
 #define MOB_CHAIN_RESEND_NS (2 * 1000000ll) /* nothing heard for so long: ask, or send, again */
-#define MOB_CHAIN_SNAPSHOT_BYTES (256u << 10) /* of rows in one batch: under 1 ms of work */
+#define MOB_CHAIN_SNAPSHOT_BYTES (64u << 10) /* of rows in one batch: 0.2 ms of work */
 #define MOB_CHAIN_SNAPSHOT_MAX \
     (1020u << 10) /* the same with one last large row: the largest value, its key, heads */
 #define MOB_CHAIN_JOIN_WINDOW 1024u /* entries of the log on their way to a joiner */

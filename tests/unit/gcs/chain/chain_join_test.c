@@ -302,6 +302,27 @@ static void a_joiner_does_not_answer_for_its_sources_disk(void **state)
     fixture_fini(&f);
 }
 
+/* 512 MiB take two to five seconds, in which one client writes 50,000 a second to a chain of one. */
+static void a_snapshot_has_time_for_five_seconds_of_puts(void **state)
+{
+    (void)state;
+    struct fixture f = {.tables = mob_state_create(), .now_ns = 1000};
+    f.chain = mob_chain_create(&(struct mob_chain_options){.self = TAIL, .state = f.tables});
+    fixture_config(&f);
+    assert_int_equal(mob_chain_load_client(f.chain, WRITER, 0), MOB_OK);
+    tick(&f);
+    joiner_says(&f, MOB_GCS_JOIN, &(struct mob_gcs_link){.prev = 1});
+    for (int second = 1; second <= 5; second++) {
+        write_entries(&f, 50000);
+        mob_chain_on_durable(f.chain, mob_chain_applied(f.chain)); /* so it is kept for the joiner only */
+        drain(&f);
+        tick(&f);
+        assert_true(is_joined_by(&f));
+    }
+    assert_int_equal(mob_chain_entries(f.chain), 5 * 50000);
+    fixture_fini(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +333,7 @@ int main(void)
         cmocka_unit_test(a_joiner_that_pauses_notices_that_its_source_is_dead),
         cmocka_unit_test(who_collects_and_is_left_out_ends),
         cmocka_unit_test(a_joiner_does_not_answer_for_its_sources_disk),
+        cmocka_unit_test(a_snapshot_has_time_for_five_seconds_of_puts),
     };
     return cmocka_run_group_tests_name("chain_join", tests, NULL, NULL);
 }
