@@ -6,12 +6,14 @@
 #include "common/base/hash.h"
 #include "common/base/log.h"
 
+#define CHECKED_BYTES 32u /* of the header, before its two sums */
+
 static uint32_t frame_crc(
-    const uint8_t header[32], const uint8_t *head, uint32_t head_bytes, uint32_t body_crc)
+    const uint8_t header[CHECKED_BYTES], const uint8_t *head, uint32_t head_bytes, uint32_t body_crc)
 {
     uint8_t all[40];
     struct mob_writer w = mob_writer_of(all, sizeof all);
-    mob_write_bytes(&w, header, 32);
+    mob_write_bytes(&w, header, CHECKED_BYTES);
     mob_write_u32(&w, mob_crc32c(head, head_bytes));
     mob_write_u32(&w, body_crc);
     return mob_crc32c(all, sizeof all);
@@ -31,7 +33,7 @@ void mob_gcs_frame_encode(const struct mob_gcs_frame *frame, uint8_t header_out[
     mob_write_u64(&w, frame->from);
     uint32_t body_crc = mob_crc32c(frame->body, frame->body_bytes);
     mob_write_u32(&w, frame_crc(header_out, frame->head, frame->head_bytes, body_crc));
-    mob_write_u32(&w, 0);
+    mob_write_u32(&w, mob_crc32c(header_out, CHECKED_BYTES));
 }
 
 enum mob_status mob_gcs_frame_decode(const uint8_t *bytes, size_t length, uint32_t length_max,
@@ -50,17 +52,17 @@ enum mob_status mob_gcs_frame_decode(const uint8_t *bytes, size_t length, uint32
     f.shard = mob_read_u32(&r);
     f.epoch = mob_read_u64(&r);
     f.from = mob_read_u64(&r);
-    uint32_t crc = mob_read_u32(&r), zero = mob_read_u32(&r);
+    uint32_t crc = mob_read_u32(&r), header_crc = mob_read_u32(&r);
     if (magic != MOB_GCS_FRAME_MAGIC)
         return MOB_CORRUPT;
-    if (version != MOB_GCS_FRAME_VERSION) {
+    if (version == 0 || version > MOB_GCS_FRAME_VERSION) {
         MOB_LOG_WARN("gcs", "frame_version", "got=%u known=%u", version, MOB_GCS_FRAME_VERSION);
         return MOB_VERSION;
     }
     bool known = (f.type >= MOB_GCS_WELCOME && f.type < MOB_GCS_FRAME_TYPES) ||
         (f.type >= MOB_GCS_UPD && f.type < MOB_GCS_LINK_TYPES) ||
         (f.type >= MOB_GCS_LINK_HELLO && f.type < MOB_GCS_PEER_TYPES);
-    if (!known || zero != 0)
+    if (!known || header_crc != (version == 1 ? 0 : mob_crc32c(bytes, CHECKED_BYTES)))
         return MOB_CORRUPT;
     if (payload_bytes > length_max)
         return MOB_TOO_LARGE;

@@ -1,11 +1,13 @@
 /* Frames of the control store's links (GCS.md "Protocol"): client to member, later member to member.
  *
  *   u32 magic "MGCF" | u8 version | u8 type | u16 head bytes | u32 payload bytes
- *   u32 shard | u64 epoch | u64 from | u32 crc32c | u32 zero | payload
+ *   u32 shard | u64 epoch | u64 from | u32 crc32c | u32 header's crc32c | payload
  *
  * The payload is a head of fixed fields and a body (a block, a value, rows), so that neither is copied to be
- * sent. The crc is that of the 32 bytes before it, then the head's crc, then the body's. Decoding checks
- * magic, version, lengths and crc before anybody looks at the payload. Pure.
+ * sent. The crc is that of the 32 bytes before it, then the head's crc, then the body's; the header's is of
+ * the same 32 bytes alone, so that nobody waits for the end of a payload whose length was spoiled on its way.
+ * Decoding checks magic, version, lengths and both before anybody looks at the payload. Version 1 has 0
+ * instead of the header's crc, and is read. Pure.
  */
 #ifndef MOB_COMMON_WIRE_GCS_FRAME_H
 #define MOB_COMMON_WIRE_GCS_FRAME_H
@@ -16,7 +18,7 @@
 #include "common/base/status.h"
 
 #define MOB_GCS_FRAME_MAGIC 0x4643474du /* "MGCF" */
-#define MOB_GCS_FRAME_VERSION 1u
+#define MOB_GCS_FRAME_VERSION 2u
 #define MOB_GCS_FRAME_HEADER_BYTES 40u
 #define MOB_GCS_FRAME_HEAD_MAX 4096u
 #define MOB_GCS_FRAME_CHAIN_MAX (1u << 20) /* payload on a link between members */

@@ -100,7 +100,8 @@ static void try_frame(const uint8_t *bytes, size_t size)
     MOB_ASSERT(mob_gcs_frame_name(f.type)[0] != '?');
     uint8_t again[MOB_GCS_FRAME_HEADER_BYTES];
     mob_gcs_frame_encode(&f, again);
-    MOB_ASSERT(memcmp(again, bytes, sizeof again) == 0);
+    bool same = memcmp(again, bytes, sizeof again) == 0;
+    MOB_ASSERT(same || bytes[4] != MOB_GCS_FRAME_VERSION); /* earlier ones are read, and not written */
     heads(&f);
     rows(&f);
     peers(&f);
