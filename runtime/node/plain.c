@@ -85,21 +85,24 @@ static enum mob_status submission(
 }
 
 /* Actor calls have places of their own: one by one. */
-static void schedule_call(
-    struct node *node, struct node_task *task, struct node_task *parent, uint32_t caller_seq)
+static void schedule_calls(struct node *node, struct node_task *parent, struct mob_sched_task *const *tasks,
+    const struct mob_sibling_word *siblings, uint32_t count)
 {
-    struct mob_sched_submit in;
-    node_task_extra(node, task)->caller_seq = caller_seq;
-    enum mob_status status = node_actor_enqueue(node, task);
-    if (status == MOB_OK)
-        status = submission(node, task->template, parent, &in);
-    if (status == MOB_OK) {
-        in.id = task->sched.id;
-        in.actor = node_actor_number(node, task);
-        status = mob_sched_submit(node->sched, &task->sched, &in, node->now_ns);
+    for (uint32_t i = 0; i < count; i++) {
+        struct node_task *task = (struct node_task *)tasks[i];
+        struct mob_sched_submit in;
+        node_task_extra(node, task)->caller_seq = siblings[i].caller_seq;
+        enum mob_status status = node_actor_enqueue(node, task);
+        if (status == MOB_OK)
+            status = submission(node, task->template, parent, &in);
+        if (status == MOB_OK) {
+            in.id = task->sched.id;
+            in.actor = node_actor_number(node, task);
+            status = mob_sched_submit(node->sched, &task->sched, &in, node->now_ns);
+        }
+        if (status != MOB_OK)
+            node_submit_refused(node, task, status);
     }
-    if (status != MOB_OK)
-        node_submit_refused(node, task, status);
 }
 
 static void schedule(struct node *node, struct node_template *template, struct node_task *parent,
@@ -119,30 +122,12 @@ static void schedule(struct node *node, struct node_template *template, struct n
     }
 }
 
-/* One by one: the one before may have told the log of its actor's job. */
-static uint32_t submit_calls(struct node *node, struct node_client *client, struct node_template *template,
-    struct node_task *parent, const struct mob_store_run *run, const struct mob_sibling_word *siblings)
-{
-    const struct node_job *job = template->job;
-    uint32_t count = 0;
-    for (; count < run->count; count++) {
-        struct node_task *task = begin_one(node, client, template, &siblings[count]);
-        if (!task)
-            break;
-        struct mob_sched_task *const begun = &task->sched;
-        lineage_log_job(node->log, job->id, job->ns);
-        log_begun(node, template, run, siblings, count, count + 1);
-        note_begun(node, &begun, 1);
-        schedule_call(node, task, parent, siblings[count].caller_seq);
-    }
-    return count;
-}
-
-static uint32_t submit_tasks(struct node *node, struct node_client *client, struct node_template *template,
+static uint32_t submit_run(struct node *node, struct node_client *client, struct node_template *template,
     struct node_task *parent, const struct mob_store_run *run, const struct mob_sibling_word *siblings)
 {
     struct mob_sched_task *tasks[MOB_STORE_RUN_MAX];
     const struct node_job *job = template->job;
+    bool calls = template->head.kind == MOB_KIND_ACTOR_CALL;
     uint32_t count = 0;
     for (; count < run->count; count++) {
         struct node_task *task = begin_one(node, client, template, &siblings[count]);
@@ -152,9 +137,12 @@ static uint32_t submit_tasks(struct node *node, struct node_client *client, stru
     }
     lineage_log_job(node->log, job->id, job->ns);
     log_begun(node, template, run, siblings, 0, count);
-    if (known_any(node))
+    if (calls || known_any(node))
         note_begun(node, tasks, count);
-    schedule(node, template, parent, tasks, count);
+    if (calls)
+        schedule_calls(node, parent, tasks, siblings, count);
+    else
+        schedule(node, template, parent, tasks, count);
     return count;
 }
 
@@ -167,9 +155,7 @@ uint32_t node_submit_plain(struct node *node, struct node_client *client, struct
         !may_begin(node, client, template, &parent))
         return 0;
     memcpy(siblings, run->bodies, run->count * sizeof *siblings);
-    bool calls = template->head.kind == MOB_KIND_ACTOR_CALL;
-    uint32_t count = calls ? submit_calls(node, client, template, parent, run, siblings)
-                           : submit_tasks(node, client, template, parent, run, siblings);
+    uint32_t count = submit_run(node, client, template, parent, run, siblings);
     node->submitted += count;
     template->job->submitted += count;
     return count;
