@@ -73,13 +73,14 @@ static enum mob_status submission(
     struct node *node, struct node_template *template, struct node_task *parent, struct mob_sched_submit *out)
 {
     const struct mob_spec_head *head = &template->head;
+    const bool retries = head->flags & MOB_SPEC_RETRY_ON_ERROR && head->kind == MOB_KIND_TASK;
     *out = (struct mob_sched_submit){
         .parent = parent ? &parent->sched : NULL,
         .class_id = template->sched_class,
         .function = template->sched_function,
         .priority = head->priority,
         .max_retries = head->max_retries,
-        .flags = head->flags & MOB_SPEC_RETRY_ON_ERROR ? MOB_SCHED_RETRY_ON_ERROR : 0,
+        .flags = retries ? MOB_SCHED_RETRY_ON_ERROR : 0,
     };
     return node_job_number(node, template->job, &out->job);
 }

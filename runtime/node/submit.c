@@ -156,7 +156,8 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
         .priority = head->priority,
         .max_retries = retries_left(task),
     };
-    if (head->flags & MOB_SPEC_RETRY_ON_ERROR)
+    if (head->flags & MOB_SPEC_RETRY_ON_ERROR &&
+        head->kind == MOB_KIND_TASK) /* no call's: options.h of sdk/c */
         in.flags |= MOB_SCHED_RETRY_ON_ERROR;
     if (task->flags & TASK_ACTOR_CREATE) {
         in.flags |= MOB_SCHED_ACTOR_CREATE;

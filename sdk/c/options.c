@@ -149,6 +149,19 @@ enum mob_status mob_options_check(struct mob_client *client, const struct mob_su
     return status;
 }
 
+enum mob_status mob_call_options_check(struct mob_client *client, const struct mob_submit_options *options)
+{
+    const char *field = options->cpus != 0 ? "cpus"
+        : options->resource_count > 0      ? "resources"
+        : options->retry_on_error          ? "retry_on_error"
+        : options->deterministic           ? "deterministic"
+        : options->restart_on_divergence   ? "restart_on_divergence"
+                                           : NULL;
+    if (field == NULL)
+        return MOB_OK;
+    return mob_client_fail(client, MOB_INVALID, "%s is an option of tasks, and of no actor's call", field);
+}
+
 enum mob_status mob_actor_options_check(struct mob_client *client, const struct mob_actor_options *options)
 {
     if (options->max_restarts < -1)

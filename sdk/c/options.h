@@ -11,6 +11,9 @@ enum mob_status mob_options_size_check(struct mob_client *client, size_t given, 
 /* MOB_INVALID, with the option's name in mob_client_error. The node ends a session that publishes a record
  * which makes no sense, so none may leave. */
 enum mob_status mob_options_check(struct mob_client *client, const struct mob_submit_options *options);
+/* MOB_INVALID: one that an actor's call cannot heed. Its resources are the actor's; and what it did to the
+ * instance before it failed is not undone by running it again, nor would a replay of its log do that. */
+enum mob_status mob_call_options_check(struct mob_client *client, const struct mob_submit_options *options);
 enum mob_status mob_actor_options_check(struct mob_client *client, const struct mob_actor_options *options);
 /* 1/10000 CPU of an option that was checked or will be; 0 = `by_default`, negative = none. */
 uint32_t mob_cpu_units(double cpus, uint32_t by_default);

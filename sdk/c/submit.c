@@ -370,6 +370,8 @@ enum mob_status mob_submission_publish(
         s->options == NULL ? MOB_OK : mob_options_size_check(client, s->options->struct_size, sizeof options);
     if (status == MOB_OK && s->options != NULL)
         status = mob_options_check(client, &options);
+    if (status == MOB_OK && s->kind == MOB_KIND_ACTOR_CALL)
+        status = mob_call_options_check(client, &options);
     if (status == MOB_OK)
         status = mob_arg_list_build(client, s->signature, s->args, &list);
     if (status != MOB_OK)

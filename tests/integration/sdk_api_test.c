@@ -276,6 +276,34 @@ static void a_call_gives_as_many_returns_as_are_wanted(void **state)
     mob_actor_release(actor);
 }
 
+static void a_call_refuses_what_only_tasks_can_have(void **state)
+{
+    (void)state;
+    struct mob_actor *actor;
+    struct mob_future *future;
+    const struct mob_resource gpu = {"GPU", 1};
+    const struct {
+        const char *field;
+        struct mob_submit_options options;
+    } rows[] = {{"cpus", {.cpus = 2}}, {"resources", {.resources = &gpu, .resource_count = 1}},
+        {"retry_on_error", {.retry_on_error = true}}, {"deterministic", {.deterministic = true}},
+        {"restart_on_divergence", {.restart_on_divergence = true}}};
+    OK(mob_actor_create(client, "probe.Account", MOB_ARGS(mob_i64(7)), NULL, &actor));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct mob_submit_options options = rows[i].options;
+        options.struct_size = sizeof options;
+        FAILS(mob_actor_call(actor, "add", MOB_ARGS(mob_i64(1)), &options, &future), MOB_INVALID);
+        assert_non_null(strstr(mob_client_error(client), rows[i].field));
+    }
+    int64_t v;
+    OK(mob_actor_call(actor, "total", MOB_NO_ARGS, NULL, &future));
+    OK(mob_get_i64(future, PATIENCE, &v));
+    assert_int_equal(v, 7);
+    mob_release(future);
+    OK(mob_actor_kill(actor, true));
+    mob_actor_release(actor);
+}
+
 /* Each is small enough to travel with the completion, all together are not. */
 static void many_returns_of_some_hundred_bytes(void **state)
 {
@@ -885,6 +913,7 @@ int main(void)
         cmocka_unit_test(a_promise_is_waited_for),
         cmocka_unit_test(several_returns_are_several_futures),
         cmocka_unit_test(a_call_gives_as_many_returns_as_are_wanted),
+        cmocka_unit_test(a_call_refuses_what_only_tasks_can_have),
         cmocka_unit_test(many_returns_of_some_hundred_bytes),
         cmocka_unit_test(ten_thousand_references_are_arguments),
         cmocka_unit_test(a_generator_gives_items_one_by_one),

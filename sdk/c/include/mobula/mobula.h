@@ -334,9 +334,10 @@ struct mob_actor_options {
  * wrong later is the error of mob_actor_created's future. */
 MOB_API MOB_MUST_USE enum mob_status mob_actor_create(struct mob_client *client, const char *cls,
     struct mob_args args, const struct mob_actor_options *options, struct mob_actor **actor_out);
-/* Calls of one caller run in the order in which they were made. Options: those of a task that make sense.
- * MOB_NOT_FOUND: no such method, or no such actor. Else as mob_submit. That the actor is dead is no error of
- * this call but of its future: MOB_ACTOR_DIED. */
+/* Calls of one caller run in the order in which they were made. Options: those of a task, but cpus,
+ * resources, retry_on_error, deterministic and restart_on_divergence, which are MOB_INVALID. MOB_NOT_FOUND:
+ * no such method, or no such actor. Else as mob_submit. That the actor is dead is no error of this call but
+ * of its future: MOB_ACTOR_DIED. */
 MOB_API MOB_MUST_USE enum mob_status mob_actor_call(struct mob_actor *actor, const char *method,
     struct mob_args args, const struct mob_submit_options *options, struct mob_future **futures_out);
 /* The living actor of that name in the client's namespace. MOB_NOT_FOUND; MOB_UNAVAILABLE. */

@@ -249,6 +249,34 @@ static void death_of_the_zygote_spends_no_restart(void **state)
     nx_close_with(&nx, &driver);
 }
 
+/* What it did to the instance stays done, and the log has the call once: asked to or not, it has ended. */
+static void a_call_that_fails_is_not_run_again(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    nx_open_with(&nx, 1, &driver);
+    struct mob_spec_head head = nx_next(&driver, MOB_KIND_ACTOR_CREATE);
+    nx_spec(driver.store, &head, NULL);
+    struct mob_actor_id actor = {head.task};
+    begin(&nx, &worker, actor.creation);
+    nx_complete(&worker, 0, MOB_OK);
+    head = nx_next(&driver, MOB_KIND_ACTOR_CALL);
+    head.actor = actor;
+    head.max_retries = 3;
+    head.flags |= MOB_SPEC_RETRY_ON_ERROR;
+    nx_spec(driver.store, &head, NULL);
+    wait_for_task(&nx, &worker, head.task);
+    nx_complete(&worker, 0, MOB_TASK_FAILED);
+    struct ends ends = ends_of(&nx, head.task);
+    assert_int_equal(ends.retries, 0);
+    assert_int_equal(ends.finals, 1);
+    assert_int_equal(ends.last, MOB_TASK_FAILED);
+    nx_let_go(&worker);
+    nx_close_with(&nx, &driver);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +286,7 @@ int main(void)
         cmocka_unit_test(for_ever_is_for_ever),
         cmocka_unit_test(death_of_the_zygote_spends_none),
         cmocka_unit_test(death_of_the_zygote_spends_no_restart),
+        cmocka_unit_test(a_call_that_fails_is_not_run_again),
     };
     return cmocka_run_group_tests_name("retry_budget", tests, NULL, NULL);
 }
