@@ -10,178 +10,12 @@
 #include "runtime/node/alias.h"
 #include "runtime/node/directory.h"
 #include "runtime/node/jobs.h"
+#include "runtime/node/left_tasks.h"
 #include "runtime/node/replay.h"
 #include "runtime/node/submit.h"
 #include "runtime/node/task.h"
 
 enum { RECOVER_SECONDS_MAX = 120, ALL_INCARNATIONS = 0, STEP_MS = 2, ABOVE_READS_MAX = 16384 };
-
-/* Where in the logs an entry stands. Logs are in ticket order, an incarnation's after those before it, so a
- * caller's submissions stand in the order in which it made them. */
-struct log_place {
-    uint64_t incarnation, block;
-    uint32_t entry;
-};
-
-/* A return that is another task's object. */
-struct left_tail {
-    struct left_tail *next;
-    struct mob_object_id id, target;
-};
-
-/* Was a task above it cancelled with all below? */
-enum above { ABOVE_UNKNOWN = 0, ABOVE_LIVES, ABOVE_CANCELLED };
-
-/* A task of the cut. Hash table by id; a completion removes. */
-struct left_task {
-    struct left_task *next;
-    struct mob_task_id id;
-    bool finished, cancelled, cancelled_kin, outcomes, climbed;
-    enum above above;
-    uint32_t attempt; /* the last that ended; 0: none */
-    uint32_t retries_spent, counted_in; /* in this reading (left_tasks.reading) of its group */
-    uint64_t owner; /* the incarnation that logged it, or else the spec */
-    int64_t submitted_ns;
-    struct log_place place; /* of its spec */
-    struct left_tail *tails; /* of one that has finished */
-    uint32_t generation; /* of its completion */
-    uint32_t tail_bytes;
-    struct mob_spec_head *spec; /* followed by its tail; NULL = only its completion was seen so far */
-};
-struct checked_groups {
-    struct mob_task_id *keys; /* stream and group number; index UINT32_MAX = free */
-    uint32_t mask, count;
-};
-struct left_tasks {
-    struct left_task **buckets;
-    uint32_t mask, count;
-    struct mob_block_decoder *decoder;
-    struct log_place at; /* of the entry in hand */
-    uint32_t reading; /* counts those of whole groups: an entry may come in several of them */
-    struct checked_groups checked; /* groups that were read whole */
-};
-
-static struct left_task *find_left(const struct left_tasks *left, struct mob_task_id id)
-{
-    struct left_task *t = left->buckets[mob_task_id_mix(id) & left->mask];
-    while (t && !mob_task_id_eq(t->id, id))
-        t = t->next;
-    return t;
-}
-
-static struct left_task *left_task(struct left_tasks *left, struct mob_task_id id)
-{
-    struct left_task **bucket = &left->buckets[mob_task_id_mix(id) & left->mask];
-    struct left_task *t = find_left(left, id);
-    if (t)
-        return t;
-    t = calloc(1, sizeof *t);
-    MOB_ASSERT(t);
-    t->id = id;
-    t->next = *bucket;
-    *bucket = t;
-    left->count++;
-    return t;
-}
-
-static void note_tails(struct left_task *t, const struct mob_completion *completion)
-{
-    struct mob_return_view r;
-    uint32_t at = 0;
-    t->generation = completion->head.generation;
-    while (completion->head.status == MOB_OK && mob_completion_next(completion, &at, &r)) {
-        if (r.type != MOB_TYPE_FUTURE || r.size != sizeof(struct mob_object_id) || !r.payload)
-            continue;
-        struct left_tail *tail = malloc(sizeof *tail);
-        MOB_ASSERT(tail);
-        tail->next = t->tails;
-        tail->id = mob_object_of(t->id, r.slot);
-        memcpy(&tail->target, r.payload, sizeof tail->target);
-        t->tails = tail;
-    }
-}
-
-/* The last reading of a group is a whole one, so each completion counts once. */
-static void note_retry(const struct left_tasks *left, struct left_task *t, uint8_t flags)
-{
-    if (t->counted_in != left->reading)
-        t->retries_spent = 0;
-    t->counted_in = left->reading;
-    t->retries_spent += (flags & MOB_COMPLETION_WILL_RETRY) && !(flags & MOB_COMPLETION_UNPAID);
-}
-
-static void note(struct left_tasks *left, const struct mob_entry *e, uint64_t incarnation)
-{
-    if (e->type == MOB_ENTRY_SPEC) {
-        struct left_task *t = left_task(left, e->spec.head.task);
-        if (t->spec)
-            return;
-        t->spec = malloc(sizeof *t->spec + e->spec.tail_bytes);
-        MOB_ASSERT(t->spec);
-        *t->spec = e->spec.head;
-        memcpy(t->spec + 1, e->spec.tail, e->spec.tail_bytes);
-        t->tail_bytes = e->spec.tail_bytes;
-        t->submitted_ns = e->submitted_ns;
-        t->place = left->at;
-        if (t->attempt == 0)
-            t->owner = incarnation;
-    } else if (e->type == MOB_ENTRY_COMPLETION) {
-        struct left_task *t = left_task(left, e->completion.head.task);
-        bool final = e->completion.head.flags & MOB_COMPLETION_FINAL;
-        t->attempt = e->completion.head.attempt;
-        t->owner = incarnation;
-        note_retry(left, t, e->completion.head.flags);
-        if (final && !t->finished)
-            note_tails(t, &e->completion);
-        t->finished |= final;
-        /* an attempt that ended in an application error is followed by the next generation */
-        if (t->spec && !t->finished && e->completion.head.status != MOB_WORKER_DIED)
-            t->spec->generation = e->completion.head.generation + 1;
-    } else if (e->type == MOB_ENTRY_OUTCOME) {
-        left_task(left, e->outcome.task)->outcomes = true;
-    } else if (e->type == MOB_ENTRY_CANCEL) {
-        struct left_task *t = left_task(left, e->cancel.task);
-        t->cancelled = true;
-        t->cancelled_kin |= e->cancel.recursive != 0;
-    }
-}
-
-static void note_block(struct left_tasks *left, const struct mob_gcs_block_row *row)
-{
-    static struct mob_zone_map zone;
-    struct mob_block_header header;
-    struct mob_entry entry;
-    enum mob_status status = mob_block_open(left->decoder, row->bytes, row->length, &header, &zone);
-    left->at = (struct log_place){row->incarnation, row->number, 0};
-    for (; status == MOB_OK && (status = mob_block_next(left->decoder, &entry)) == MOB_OK; left->at.entry++)
-        note(left, &entry, row->incarnation);
-    if (status != MOB_CLOSED)
-        MOB_LOG_ERROR(
-            "recover", "block_corrupt", "incarnation=%lu number=%lu", row->incarnation, row->number);
-}
-
-static struct mob_task_id task_of(const struct mob_entry *e)
-{
-    struct mob_task_id none = {0};
-    return e->type == MOB_ENTRY_SPEC      ? e->spec.head.task
-        : e->type == MOB_ENTRY_COMPLETION ? e->completion.head.task
-        : e->type == MOB_ENTRY_CANCEL     ? e->cancel.task
-                                          : none;
-}
-
-/* What a block says of the tasks of one group; its other groups are read when it is their turn. */
-static void note_group(struct left_tasks *left, const struct mob_gcs_block_row *row, struct mob_task_id group)
-{
-    static struct mob_zone_map zone;
-    struct mob_block_header header;
-    struct mob_entry entry;
-    enum mob_status status = mob_block_open(left->decoder, row->bytes, row->length, &header, &zone);
-    while (status == MOB_OK && (status = mob_block_next(left->decoder, &entry)) == MOB_OK) {
-        struct mob_task_id task = task_of(&entry);
-        if (mob_stream_eq(task.stream, group.stream) && task.index >> MOB_GROUP_SHIFT == group.index)
-            note(left, &entry, row->incarnation);
-    }
-}
 
 /* Gives the answer only if it is a good one. */
 static enum mob_status wait_for_page(
@@ -212,7 +46,7 @@ static enum mob_status read_group(
             return status;
         const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
         for (uint32_t i = 0; i < answer->block_count; i++)
-            note_group(left, &answer->blocks[i], group);
+            left_tasks_note_group(left, &answer->blocks[i], group);
         position = answer->next;
         mob_gcs_result_destroy(result);
     } while (position != 0);
@@ -234,7 +68,7 @@ static enum mob_status read_unfinished(
             return status == MOB_NOT_FOUND ? MOB_OK : status;
         const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
         for (uint32_t i = 0; i < answer->block_count; i++)
-            note_block(left, &answer->blocks[i]);
+            left_tasks_note_block(left, &answer->blocks[i]);
         /* What was flushed is read group by group. */
         for (uint32_t i = 0; i < answer->group_count && status == MOB_OK; i++) {
             struct mob_task_id group = {answer->groups[i].stream, answer->groups[i].group};
@@ -285,42 +119,13 @@ static enum mob_status seal_earlier(
  * The blocks of unfinished groups also hold specs of groups that are finished, whose completions are in other
  * blocks. So before anything runs, the group of each candidate is read whole. */
 
-static bool first_time(struct checked_groups *checked, struct mob_task_id key)
-{
-    if (checked->count * 2 >= checked->mask) {
-        struct checked_groups bigger = {.mask = checked->mask * 2 + 1023};
-        bigger.mask |= bigger.mask >> 1, bigger.mask |= bigger.mask >> 2, bigger.mask |= bigger.mask >> 4;
-        bigger.mask |= bigger.mask >> 8, bigger.mask |= bigger.mask >> 16; /* a power of two, less one */
-        bigger.keys = malloc(((size_t)bigger.mask + 1) * sizeof *bigger.keys);
-        MOB_ASSERT(bigger.keys);
-        memset(bigger.keys, 0xff, ((size_t)bigger.mask + 1) * sizeof *bigger.keys);
-        for (uint32_t i = 0; checked->keys && i <= checked->mask; i++)
-            if (checked->keys[i].index != UINT32_MAX)
-                first_time(&bigger, checked->keys[i]);
-        free(checked->keys);
-        *checked = bigger;
-    }
-    uint32_t at = (uint32_t)mob_task_id_mix(key) & checked->mask;
-    for (; checked->keys[at].index != UINT32_MAX; at = (at + 1) & checked->mask)
-        if (mob_task_id_eq(checked->keys[at], key))
-            return false;
-    checked->keys[at] = key;
-    checked->count++;
-    return true;
-}
-
-static struct mob_task_id group_of(struct mob_task_id id)
-{
-    return (struct mob_task_id){id.stream, id.index >> MOB_GROUP_SHIFT};
-}
-
 static enum mob_status check_groups(struct node *node, struct left_tasks *left, int64_t deadline)
 {
     enum mob_status status = MOB_OK;
     for (uint32_t i = 0; i <= left->mask && status == MOB_OK; i++)
         for (struct left_task *t = left->buckets[i]; t && status == MOB_OK; t = t->next)
-            if (t->spec && !t->finished && first_time(&left->checked, group_of(t->id)))
-                status = read_group(node, left, group_of(t->id), deadline);
+            if (t->spec && !t->finished && left_tasks_first_time(left, left_tasks_group_of(t->id)))
+                status = read_group(node, left, left_tasks_group_of(t->id), deadline);
     return status;
 }
 
@@ -342,15 +147,15 @@ static struct left_task *ended_above(struct node *node, struct left_tasks *left,
     uint32_t *reads, int64_t deadline, enum mob_status *status)
 {
     struct mob_task_id id = t->spec->parent;
-    struct left_task *above = find_left(left, id);
+    struct left_task *above = left_tasks_find(left, id);
     if (is_root(node, t, id))
         return NULL;
     bool ended = above && above->spec && above->finished; /* by a block of it: a cancel may be in another */
     if ((!above || !above->spec || ended) && *reads < ABOVE_READS_MAX &&
-        first_time(&left->checked, group_of(id))) {
+        left_tasks_first_time(left, left_tasks_group_of(id))) {
         (*reads)++;
-        *status = read_group(node, left, group_of(id), deadline);
-        above = find_left(left, id);
+        *status = read_group(node, left, left_tasks_group_of(id), deadline);
+        above = left_tasks_find(left, id);
     }
     return above && above->spec && above->finished ? above : NULL;
 }
@@ -376,7 +181,7 @@ static enum mob_status read_above(struct node *node, struct left_tasks *left, in
 static void tail_again(struct node *node, const struct left_tasks *left, const struct left_task *t)
 {
     for (const struct left_tail *tail = t->tails; tail; tail = tail->next) {
-        const struct left_task *next = find_left(left, tail->target.task);
+        const struct left_task *next = left_tasks_find(left, tail->target.task);
         if (!node_task_find(node, tail->target.task) && !(next && next->tails))
             continue; /* it is a value by now */
         struct node_tail_call call = {.id = tail->id,
@@ -398,7 +203,7 @@ static void all_tails_again(struct node *node, const struct left_tasks *left)
 
 static struct left_task *parent_of(const struct left_tasks *left, const struct left_task *t)
 {
-    return t->spec ? find_left(left, t->spec->parent) : NULL;
+    return t->spec ? left_tasks_find(left, t->spec->parent) : NULL;
 }
 
 /* It, or a task above it; as far up as the logs that were read know. Each task of the tree is passed once. */
@@ -517,33 +322,12 @@ static enum mob_status read_actors(struct node *node, uint32_t *count_out, int64
     return MOB_OK;
 }
 
-static void left_fini(struct left_tasks *left)
-{
-    for (uint32_t i = 0; left->buckets && i <= left->mask; i++)
-        while (left->buckets[i]) {
-            struct left_task *next = left->buckets[i]->next;
-            while (left->buckets[i]->tails) {
-                struct left_tail *tail = left->buckets[i]->tails->next;
-                free(left->buckets[i]->tails);
-                left->buckets[i]->tails = tail;
-            }
-            free(left->buckets[i]->spec);
-            free(left->buckets[i]);
-            left->buckets[i] = next;
-        }
-    free(left->buckets);
-    free(left->checked.keys);
-    mob_block_decoder_destroy(left->decoder);
-}
-
 enum mob_status node_recover(struct node *node)
 {
     int64_t started = mob_now(), deadline = mob_deadline_after(RECOVER_SECONDS_MAX * MOB_SEC);
-    struct left_tasks left = {.mask = (1u << 16) - 1};
+    struct left_tasks left;
     uint32_t tasks = 0, actors = 0;
-    left.buckets = calloc((size_t)left.mask + 1, sizeof *left.buckets);
-    left.decoder = mob_block_decoder_create();
-    MOB_ASSERT(left.buckets && left.decoder);
+    left_tasks_init(&left);
     uint64_t previous = 0, cut = 0;
     enum mob_status status = seal_earlier(node, deadline, &previous, &cut);
     if (status == MOB_OK)
@@ -563,7 +347,7 @@ enum mob_status node_recover(struct node *node)
         run_all_again(node, &left, true, &tasks);
         all_tails_again(node, &left);
     }
-    left_fini(&left);
+    left_tasks_fini(&left);
     MOB_LOG_INFO("recover", "done", "status=%s tasks=%u actors=%u ms=%lld", mob_status_code(status), tasks,
         actors, (mob_now() - started) / MOB_MS);
     return status;
