@@ -69,7 +69,8 @@ static bool read_topics(struct mob_http_request *request, struct mob_event_filte
     return status == MOB_OK;
 }
 
-/* ?after=, or Last-Event-ID of a stream that comes back. False: answered with 400. */
+/* ?after=, or Last-Event-ID of a stream that comes back, whose address still has the `after` that it began
+ * with. False: answered with 400. */
 static bool read_after(struct mob_api *api, struct mob_http_request *request,
     struct mob_event_position *after, bool *present_out)
 {
@@ -78,10 +79,10 @@ static bool read_after(struct mob_api *api, struct mob_http_request *request,
     if (last && !*last) /* the HTML standard's: none yet */
         last = NULL;
     enum mob_status status = mob_http_query(request, "after", text, sizeof text);
-    *present_out = status != MOB_NOT_FOUND || last != NULL;
+    *present_out = last != NULL || status != MOB_NOT_FOUND;
     if (!*present_out)
         return true;
-    const char *position = status == MOB_NOT_FOUND ? last : status == MOB_OK ? text : "";
+    const char *position = last ? last : status == MOB_OK ? text : "";
     if (strcmp(position, "earliest") == 0) { /* before all that a log can have */
         *after = (struct mob_event_position){.shards = mob_events_shards(api->parts.events)};
         return true;

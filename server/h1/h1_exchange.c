@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "server/h1/h1_inner.h"
 #include "server/http/coding.h"
@@ -143,6 +144,45 @@ static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const 
     return MHD_YES;
 }
 
+static bool same_name(const struct mob_http_header *a, const struct mob_http_header *b)
+{
+    return strcasecmp(a->name, b->name) == 0;
+}
+
+/* The lines of a list are one list, which stands in the place of the first of them; its text behind the
+ * array. False: no memory. */
+static bool join_lists(struct exchange *exchange)
+{
+    struct mob_http_request *request = exchange->request;
+    const struct mob_http_header *headers = exchange->headers;
+    unsigned count = request->header_count, kept = 0;
+    size_t bytes = 0;
+    for (unsigned i = 0; i < count; i++)
+        bytes += strlen(headers[i].value) + sizeof ", ";
+    struct mob_http_header *joined = malloc(count * sizeof *joined + bytes);
+    if (!joined)
+        return false;
+    char *at = (char *)(joined + count);
+    for (unsigned i = 0; i < count; i++) {
+        bool list = mob_http_head_is_list(headers[i].name, strlen(headers[i].name));
+        unsigned first = 0;
+        while (list && !same_name(&headers[first], &headers[i]))
+            first++;
+        if (list && first < i)
+            continue;
+        joined[kept++] = (struct mob_http_header){headers[i].name, list ? at : headers[i].value};
+        for (unsigned k = i; list && k < count; k++)
+            if (same_name(&headers[k], &headers[i]))
+                at += sprintf(at, "%s%s", k > i ? ", " : "", headers[k].value);
+        at += list; /* its NUL */
+    }
+    if (exchange->headers != exchange->inline_headers)
+        free(exchange->headers);
+    exchange->headers = joined;
+    request->header_count = kept;
+    return true;
+}
+
 /* What it keeps of each field, query parameter and cookie beside their text. */
 #define LIBRARY_FIELD_BYTES 64
 
@@ -181,6 +221,10 @@ static bool check_head(
     exchange->headers = exchange->inline_headers;
     exchange->header_room = INLINE_HEADERS;
     MHD_get_connection_values_n(exchange->connection->mhd, MHD_HEADER_KIND, collect_header, &collect);
+    if (collect.ok && collect.facts.lists && !join_lists(exchange)) {
+        collect.refusal = (struct mob_http_refusal){503, "out of memory"};
+        collect.ok = false;
+    }
     exchange->request->headers = exchange->headers;
     bool http_1_1 = strcmp(version, "HTTP/1.1") == 0;
     if (collect.ok && !head_ends_at(exchange, method, collect.expected)) {

@@ -46,6 +46,62 @@ static bool parse_length(const char *text, size_t length, uint64_t *out)
     return true;
 }
 
+#define NAMED(text) text, sizeof text - 1
+static const struct {
+    const char *name;
+    size_t length;
+    const char *twice; /* the refusal of a second line; NULL: it is a list */
+} known[] = {
+    {NAMED("accept"), NULL},
+    {NAMED("accept-encoding"), NULL},
+    {NAMED("content-digest"), NULL},
+    {NAMED("content-encoding"), NULL},
+    {NAMED("if-match"), NULL},
+    {NAMED("if-none-match"), NULL},
+    {NAMED("prefer"), NULL},
+    {NAMED("repr-digest"), NULL},
+    {NAMED("want-content-digest"), NULL},
+    {NAMED("want-repr-digest"), NULL},
+    {NAMED("authorization"), "more than one Authorization"},
+    {NAMED("x-mobula-authorization"), "more than one X-Mobula-Authorization"},
+    {NAMED("content-type"), "more than one Content-Type"},
+    {NAMED("if-range"), "more than one If-Range"},
+    {NAMED("inference-header-content-length"), "more than one Inference-Header-Content-Length"},
+    {NAMED("last-event-id"), "more than one Last-Event-ID"},
+    {NAMED("origin"), "more than one Origin"},
+    {NAMED("range"), "more than one Range"},
+};
+#define KNOWN (sizeof known / sizeof *known)
+_Static_assert(KNOWN <= 32, "bits of `seen`");
+
+/* KNOWN: it is none of them. */
+static size_t known_field(const char *name, size_t length)
+{
+    size_t i = 0;
+    while (i < KNOWN && (known[i].length != length || strncasecmp(known[i].name, name, length) != 0))
+        i++;
+    return i;
+}
+
+bool mob_http_head_is_list(const char *name, size_t name_length)
+{
+    size_t i = known_field(name, name_length);
+    return i < KNOWN && !known[i].twice;
+}
+
+static bool may_come_again(
+    struct mob_http_head_facts *facts, const char *name, size_t length, struct mob_http_refusal *out)
+{
+    size_t i = known_field(name, length);
+    bool again = i < KNOWN && (facts->seen & 1u << i) != 0;
+    if (again && known[i].twice)
+        return refuse(out, 400, known[i].twice);
+    facts->lists |= again;
+    if (i < KNOWN)
+        facts->seen |= 1u << i;
+    return true;
+}
+
 bool mob_http_head_field(struct mob_http_head_facts *facts, const char *name, size_t name_length,
     const char *value, size_t value_length, struct mob_http_refusal *out)
 {
@@ -74,6 +130,8 @@ bool mob_http_head_field(struct mob_http_head_facts *facts, const char *name, si
         if (!name_is(value, value_length, "chunked"))
             return refuse(out, 400, "Transfer-Encoding other than chunked");
         facts->chunked = true;
+    } else {
+        return may_come_again(facts, name, name_length, out);
     }
     return true;
 }

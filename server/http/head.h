@@ -20,7 +20,9 @@
 /* Counted while fields are read. Start from zero. */
 struct mob_http_head_facts {
     unsigned fields, hosts, lengths, encodings;
+    uint32_t seen; /* of the fields that we read, by their place in head.c's table */
     bool chunked;
+    bool lists; /* a field that is a list has several lines */
     uint64_t content_length;
 };
 
@@ -32,6 +34,9 @@ struct mob_http_refusal {
 /* One header field. False: refuse the request, `out` says how. */
 bool mob_http_head_field(struct mob_http_head_facts *facts, const char *name, size_t name_length,
     const char *value, size_t value_length, struct mob_http_refusal *out);
+/* Is this one that we read and that is a list, which may be spread over several lines (RFC 9110, section
+ * 5.3)? Of others that we read a second line is refused: who stands before us may have looked at either. */
+bool mob_http_head_is_list(const char *name, size_t name_length);
 /* After the last field. */
 bool mob_http_head_finish(
     const struct mob_http_head_facts *facts, bool http_1_1, struct mob_http_refusal *out);

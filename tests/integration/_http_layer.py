@@ -461,6 +461,24 @@ def test_roles():
     check(result[0] == 200, "X-Mobula-Authorization", result)
 
 
+def test_fields_that_stand_there_twice():
+    """On the first request of a connection, which the edge looks at, and on a later one."""
+    for field in ("Authorization", "X-Mobula-Authorization", "Content-Type", "Range", "Last-Event-ID", "Origin"):
+        c = Connection()
+        check(call("GET", "/livez", connection=c)[0] == 200, "a request before")
+        for connection in (None, c):
+            problem(call("GET", "/api/v1/cluster", headers={field: f"Bearer {ADMIN}", field.lower(): f"Bearer {ADMIN}"}, key=None, connection=connection), 400, "bad-request", field)
+        c.close()
+    c = Connection()
+    for connection in (None, c, c):
+        check(call("GET", "/api/v1/cluster", headers={"Accept": "text/html", "X": "y", "accept": "application/json"}, connection=connection)[0] == 200, "lines of Accept are one list")
+        answer = call("POST", "/api/v1/tasks", {"function": "test.echo"}, {"Content-Digest": "md5=:x:", "content-digest": "sha-256=:eHg=:"}, connection=connection)
+        problem(answer, 400, "digest-mismatch", "all digests are compared")
+        answer = call("POST", "/api/v1/tasks", {"function": "test.echo"}, {"Prefer": "return=minimal", "prefer": "wait=10"}, connection=connection)
+        check(answer[0] == 200 and answer[1].get("preference-applied") == "wait=10", "preferences, too", answer)
+    c.close()
+
+
 def test_hosts_and_origins():
     problem(call("GET", "/api/v1/nodes", host="evil.example"), 421, "misdirected-request", "foreign Host")
     problem(call("GET", "/api/v1/nodes", host="127.0.0.1.evil.example"), 421, "misdirected-request", "foreign Host")
@@ -749,11 +767,13 @@ def test_events():
     check(task.encode() in stream.buffer, "stream goes on", stream.buffer)
     last = re.findall(rb"id: (\w+)\nevent: task", stream.buffer)[0].decode()
     stream.close()
-    back = Connection()
-    back.send(head("GET", "/api/v1/events?function=test.echo", {"Accept": "text/event-stream", "Last-Event-ID": last}).encode())
-    while task.encode() not in back.buffer and back.fill():
-        pass
-    check(back.buffer.count(b"event: task") == 1, "resumed without duplicate", back.buffer)
+    for begun in ("", f"after={page['position']}&"):  # which stays in the address of a browser's stream
+        back = Connection()
+        back.send(head("GET", f"/api/v1/events?{begun}function=test.echo", {"Accept": "text/event-stream", "Last-Event-ID": last}).encode())
+        while task.encode() not in back.buffer and back.fill():
+            pass
+        check(back.buffer.count(b"event: task") == 1, "resumed without duplicate", begun, back.buffer)
+        back.close()
     page = json.loads(call("GET", "/api/v1/events", headers={"Last-Event-ID": ""})[2])
     check(page["events"] == [] and page["position"], "an empty id is none", page)
     problem(call("GET", "/api/v1/events", headers={"Last-Event-ID": "nonsense"}), 400, "bad-request", "another one is none of ours")

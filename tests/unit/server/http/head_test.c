@@ -20,10 +20,10 @@ static void good_heads_are_taken_whole(void **state)
 {
     (void)state;
     static const char *const heads[] = {
-        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-        "POST /x?y=%20 HTTP/1.0\r\nhost:a\r\nContent-Length: 12\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST /x?y=%20 HTTP/1.0\r\nhost:a\r\nContent-Length: 12\r\n\r\n",
         "PUT /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked \r\nA:\r\n\r\n",
         "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nAccept: b\r\nX: y\r\nAccept: c\r\nX: y\r\n\r\n", /* a list */
     };
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         char text[256];
@@ -49,6 +49,8 @@ static void ambiguous_heads_are_refused(void **state)
         {"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400},
         {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", 400},
         {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: b\r\nauthorization: b\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a\r\nContent-Type: b\r\nX: y\r\nContent-Type: b\r\n\r\n", 400},
         {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: \r\n\r\n", 400},
         {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\n", 400},
         {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
