@@ -5,7 +5,8 @@
  * records carry a ticket (causal order across rings); inbound ones carry 0. A consumer copies the header,
  * range-checks, then uses.
  *
- * "-> reply" marks requests that are answered by one MOB_IN_REPLY with the same request number.
+ * "-> reply" marks requests that are answered by a MOB_IN_REPLY with the same request number, or by several,
+ * one behind the other, whose payloads together are the reply.
  */
 #ifndef MOB_COMMON_WIRE_RECORD_H
 #define MOB_COMMON_WIRE_RECORD_H
@@ -255,7 +256,7 @@ struct mob_out_request {
 struct mob_in_reply {
     uint32_t request;
     uint16_t status; /* enum mob_status */
-    uint16_t zero;
+    uint16_t more; /* 1: its payload goes on in the next reply with this number */
     uint32_t payload_bytes;
     uint32_t zero2;
 };

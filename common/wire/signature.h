@@ -30,6 +30,11 @@
 #define MOB_SIGNATURE_NAME_MAX 32u /* with its terminator */
 #define MOB_SIGNATURE_DIM_NAMES_MAX 16u
 
+/* What modules, functions, classes and methods are called: 1 to 127 letters, digits, "_" and "-", since it
+ * stands in names with dots and hashes, in lines of classes, and in paths. NULL is none. */
+#define MOB_CALLABLE_NAME_MAX 127u
+bool mob_callable_name_ok(const char *name);
+
 #define MOB_SIG_DIM_ANY INT64_MIN
 struct mob_sig_type {
     uint8_t type; /* enum mob_value_type; MOB_TYPE_NONE = any */

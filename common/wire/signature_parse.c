@@ -53,6 +53,15 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
+bool mob_callable_name_ok(const char *name)
+{
+    size_t length = 0;
+    while (name && length <= MOB_CALLABLE_NAME_MAX &&
+        (is_name_start(name[length]) || is_digit(name[length]) || name[length] == '-'))
+        length++;
+    return length > 0 && length <= MOB_CALLABLE_NAME_MAX && name[length] == '\0';
+}
+
 /* A name into `out`; false when none comes next. */
 static bool accept_name(struct parser *p, char out[MOB_SIGNATURE_NAME_MAX])
 {

@@ -1,6 +1,6 @@
 /* Deploying a module: its bytes (an object) are written to modules/<hash>.so, a separate process loads the
  * file once and prints what is in it (user code never runs in the node), then every function is registered
- * under its name and under "name@hash", so that a name means the newest and a pinned one stays.
+ * (register_module.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,8 +19,9 @@
 #include "runtime/node/functions.h"
 #include "runtime/node/loop_tag.h"
 #include "runtime/node/notices.h"
+#include "runtime/node/register_module.h"
 
-enum { DESCRIPTION_MAX = 256 * 1024, DESCRIBE_SECONDS_MAX = 10 };
+enum { DESCRIPTION_BYTES_MIN = 64 << 10, DESCRIPTION_BYTES_MAX = 8 << 20, DESCRIBE_SECONDS_MAX = 10 };
 
 /* A deployment on its way. */
 struct deployment {
@@ -30,12 +31,10 @@ struct deployment {
     int64_t deadline_ns;
     struct mob_module_hash module;
     uint32_t slot, session, request;
-    uint32_t puts_waiting;
     bool known; /* that content was deployed before */
-    enum mob_status status;
     struct node *node;
-    size_t used;
-    char text[DESCRIPTION_MAX];
+    size_t used, capacity;
+    char *text; /* what the describing process has printed */
 };
 
 extern char **environ;
@@ -60,139 +59,29 @@ static void finish(struct deployment *d, enum mob_status status, const char *mes
             break;
         }
     node->deploying--;
+    free(d->text);
     free(d);
+}
+
+/* With what its constructors have started. */
+static void kill_describing(const struct deployment *d)
+{
+    kill(-d->pid, SIGKILL);
 }
 
 void node_deployments_drop(struct node *node)
 {
+    node_registrations_drop(node);
     while (node->deployments) {
         struct deployment *next = node->deployments->next;
         if (node->deployments->pipe_fd >= 0) {
-            kill(node->deployments->pid, SIGKILL);
+            kill_describing(node->deployments);
             close(node->deployments->pipe_fd);
         }
+        free(node->deployments->text);
         free(node->deployments);
         node->deployments = next;
     }
-}
-
-static void put_done(void *arg, const struct mob_gcs_answer *answer)
-{
-    struct deployment *d = arg;
-    if (answer->status != MOB_OK)
-        d->status = answer->status;
-    if (--d->puts_waiting == 0)
-        finish(d, d->status, "the control store refused the function table's rows");
-}
-
-static void put_row(struct deployment *d, const char *key, const void *value, uint32_t bytes)
-{
-    struct mob_gcs_put put = {
-        .table = MOB_GCS_FUNCTIONS,
-        .key = key,
-        .key_length = (uint32_t)strlen(key),
-        .value = value,
-        .value_length = bytes,
-        .if_version = MOB_GCS_ANY_VERSION,
-    };
-    d->puts_waiting++;
-    enum mob_status status = mob_gcs_put(d->node->gcs, &put, put_done, d);
-    if (status != MOB_OK) {
-        d->puts_waiting--;
-        d->status = status;
-    }
-}
-
-/* A function or class on its way into the table, with its methods' lines. */
-struct described {
-    char name[160];
-    uint16_t kind, methods, flags;
-    char *signature;
-    size_t length;
-};
-
-static void register_function(struct deployment *d, const char *module, const struct described *one)
-{
-    char key[MOB_GCS_KEY_MAX], pinned[MOB_GCS_KEY_MAX + 80], hash[64];
-    if (snprintf(key, sizeof key, "%s.%s", module, one->name) >= (int)sizeof key - 60) {
-        d->status = MOB_TOO_LARGE;
-        return;
-    }
-    struct function_record record = {.version = FUNCTION_RECORD_VERSION,
-        .kind = one->kind,
-        .method_count = one->methods,
-        .flags = one->flags,
-        .id = mob_function_id(d->module, one->name),
-        .module = d->module};
-    char *value = malloc(sizeof record + one->length);
-    MOB_ASSERT(value);
-    memcpy(value, &record, sizeof record);
-    memcpy(value + sizeof record, one->signature, one->length);
-    mob_base32_encode(d->module.b, sizeof d->module.b, hash);
-    snprintf(pinned, sizeof pinned, "%s@%s", key, hash);
-    put_row(d, key, value, (uint32_t)(sizeof record + one->length));
-    put_row(d, pinned, value, (uint32_t)(sizeof record + one->length));
-    if (!node_function_add(d->node, key, strlen(key), &record, one->signature, one->length, true))
-        d->status = MOB_QUEUE_FULL;
-    free(value);
-}
-
-enum { FIELDS_MAX = 6 };
-
-static int split(char *line, char *fields[FIELDS_MAX])
-{
-    int n = 0;
-    for (char *at = line; at && n < FIELDS_MAX; n++) {
-        fields[n] = at;
-        at = strchr(at, '\t');
-        if (at)
-            *at++ = '\0';
-    }
-    return n;
-}
-
-static void described_end(struct deployment *d, const char *module, struct described *one)
-{
-    if (one->kind)
-        register_function(d, module, one);
-    one->kind = 0;
-}
-
-static void described_begin(struct described *one, char *fields[FIELDS_MAX], uint16_t kind)
-{
-    one->kind = kind;
-    one->methods = 0;
-    one->flags = (uint16_t)strtoul(fields[2], NULL, 10);
-    snprintf(one->name, sizeof one->name, "%s", fields[1]);
-    one->length = strlen(fields[3]);
-    memcpy(one->signature, fields[3], one->length);
-}
-
-/* Lines of runtime/worker/inspect.h. A class' signature is its constructor's, then a line "method signature"
- * each. */
-static void register_all(struct deployment *d)
-{
-    char module[160] = "", *save = NULL, *fields[FIELDS_MAX];
-    struct described one = {.signature = malloc(d->used + 1)};
-    MOB_ASSERT(one.signature);
-    d->puts_waiting = 1; /* ours, so that no early answer finishes it */
-    for (char *line = strtok_r(d->text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        int n = split(line, fields);
-        if (n >= 2 && strcmp(fields[0], "module") == 0) {
-            snprintf(module, sizeof module, "%s", fields[1]);
-        } else if (n >= 4 && strcmp(fields[0], "method") == 0 && one.kind) {
-            one.length += (size_t)sprintf(one.signature + one.length, "\n%s %s", fields[1], fields[3]);
-            one.methods++;
-        } else if (n >= 4) {
-            described_end(d, module, &one);
-            bool class = strcmp(fields[0], "class") == 0;
-            described_begin(&one, fields, class ? MOB_KIND_ACTOR_CREATE : MOB_KIND_TASK);
-        }
-    }
-    described_end(d, module, &one);
-    free(one.signature);
-    if (--d->puts_waiting == 0)
-        finish(d, d->status == MOB_OK ? MOB_INVALID : d->status, "the module has no functions");
 }
 
 static const char NOT_A_MODULE[] = "the file is not a function module";
@@ -200,14 +89,14 @@ static const char NOT_A_MODULE[] = "the file is not a function module";
 /* "error CODE REASON", or nothing that can be understood. */
 static void finish_refused(struct deployment *d, int wait_status)
 {
-    char message[400], *fields[FIELDS_MAX];
+    char message[400], *fields[DESCRIBED_FIELDS_MAX];
     if (WIFSIGNALED(wait_status)) {
         snprintf(message, sizeof message, "loading the module ended with signal %d", WTERMSIG(wait_status));
         finish(d, MOB_INVALID, message);
         return;
     }
     d->text[strcspn(d->text, "\n")] = '\0';
-    int n = split(d->text, fields);
+    int n = described_split(d->text, fields);
     if (n >= 3 && strcmp(fields[0], "error") == 0) {
         snprintf(message, sizeof message, "%.380s", fields[2]);
         finish(d, mob_status_from_code(fields[1]), message);
@@ -216,41 +105,106 @@ static void finish_refused(struct deployment *d, int wait_status)
     }
 }
 
+static void registered(void *arg, enum mob_status status, const char *message)
+{
+    finish(arg, status, message);
+}
+
+/* The describing process is never waited for: what it runs may have closed the pipe and go on. One that has
+ * ended, as it should have, keeps its exit status, whatever is sent to it. */
+static int end_describing(struct deployment *d)
+{
+    int wait_status = 0;
+    epoll_ctl(d->node->epoll_fd, EPOLL_CTL_DEL, d->pipe_fd, NULL);
+    close(d->pipe_fd);
+    d->pipe_fd = -1;
+    kill_describing(d);
+    waitpid(d->pid, &wait_status, 0);
+    return wait_status;
+}
+
+static void described(struct deployment *d)
+{
+    int wait_status = end_describing(d);
+    if (!WIFEXITED(wait_status) || WEXITSTATUS(wait_status) != 0) {
+        finish_refused(d, wait_status);
+        return;
+    }
+    char *text = d->text;
+    d->text = NULL;
+    node_register_module(d->node, d->module, text, registered, d);
+}
+
+/* Room for more of it, and for a NUL. False: it is too long. */
+static bool make_room(struct deployment *d)
+{
+    if (d->used + 1 < d->capacity)
+        return true;
+    if (d->capacity == DESCRIPTION_BYTES_MAX)
+        return false;
+    d->capacity = d->capacity ? 2 * d->capacity : DESCRIPTION_BYTES_MIN;
+    d->text = realloc(d->text, d->capacity);
+    MOB_ASSERT(d->text);
+    return true;
+}
+
+enum description { DESCRIPTION_GOES_ON, DESCRIPTION_ENDS, DESCRIPTION_TOO_LONG };
+
+static enum description read_description(struct deployment *d)
+{
+    for (;;) {
+        if (!make_room(d))
+            return DESCRIPTION_TOO_LONG;
+        ssize_t n = read(d->pipe_fd, d->text + d->used, d->capacity - d->used - 1);
+        if (n > 0)
+            d->used += (size_t)n;
+        d->text[d->used] = '\0';
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return DESCRIPTION_GOES_ON;
+        if (n <= 0)
+            return DESCRIPTION_ENDS;
+    }
+}
+
 void node_describe_readable(struct node *node, int fd)
 {
     struct deployment *d = node->deployments;
     while (d && d->pipe_fd != fd)
         d = d->next;
-    if (!d)
-        return;
-    ssize_t n = read(fd, d->text + d->used, sizeof d->text - 1 - d->used);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (n > 0) {
-        d->used += (size_t)n;
-        if (d->used < sizeof d->text - 1)
-            return;
+    enum description read = d ? read_description(d) : DESCRIPTION_GOES_ON;
+    if (read == DESCRIPTION_TOO_LONG) {
+        end_describing(d);
+        finish(d, MOB_TOO_LARGE, "what the module has takes more than 8 MiB to describe");
+    } else if (read == DESCRIPTION_ENDS) {
+        described(d);
     }
-    epoll_ctl(node->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-    close(fd);
-    d->pipe_fd = -1;
-    int wait_status = 0;
-    if (d->used >= sizeof d->text - 1 || n != 0)
-        kill(d->pid, SIGKILL);
-    waitpid(d->pid, &wait_status, 0); /* its end of the pipe is closed: it is ending */
-    d->text[d->used] = '\0';
-    if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) {
-        register_all(d);
-        return;
+}
+
+static bool has_ended(pid_t pid)
+{
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
+}
+
+/* One that has ended, and whose end of the pipe something else holds, has said all. */
+static void look_at(struct deployment *d)
+{
+    if (has_ended(d->pid) && read_description(d) == DESCRIPTION_GOES_ON) {
+        described(d);
+    } else if (d->node->now_ns > d->deadline_ns) {
+        end_describing(d);
+        finish(d, MOB_INVALID, "loading the module did not end in 10 s");
     }
-    finish_refused(d, wait_status);
 }
 
 void node_deployments_tick(struct node *node)
 {
-    for (struct deployment *d = node->deployments; d; d = d->next)
-        if (d->pipe_fd >= 0 && node->now_ns > d->deadline_ns)
-            kill(d->pid, SIGKILL);
+    for (struct deployment *d = node->deployments, *next; d; d = next) {
+        next = d->next;
+        if (d->pipe_fd >= 0)
+            look_at(d);
+    }
+    node_registrations_tick(node);
 }
 
 static enum mob_status write_module(struct node *node, struct mob_module_hash hash, const void *bytes,
@@ -291,12 +245,16 @@ static enum mob_status start_describing(struct node *node, struct deployment *d,
     if (pipe2(fds, O_CLOEXEC) != 0)
         return MOB_IO;
     posix_spawn_file_actions_t actions;
+    posix_spawnattr_t own_group;
+    posix_spawnattr_init(&own_group);
+    posix_spawnattr_setflags(&own_group, POSIX_SPAWN_SETPGROUP);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     char *argv[] = {node->options.worker_binary, (char *)"--inspect", (char *)(uintptr_t)path, NULL};
-    int failed = posix_spawn(&d->pid, node->options.worker_binary, &actions, NULL, argv, environ);
+    int failed = posix_spawn(&d->pid, node->options.worker_binary, &actions, &own_group, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&own_group);
     close(fds[1]);
     if (failed != 0) {
         close(fds[0]);

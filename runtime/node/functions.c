@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/functions.h"
@@ -11,6 +12,7 @@
 enum { FUNCTION_BUCKETS = 1024, FUNCTIONS_MAX = 65536, LOAD_TIMEOUT_SECONDS = 30 };
 struct function_table {
     struct node_function *by_id[FUNCTION_BUCKETS];
+    struct node_function *by_name[FUNCTION_BUCKETS]; /* all versions of a name */
     uint32_t count;
 };
 
@@ -43,12 +45,27 @@ static struct node_function **bucket_of(struct function_table *table, struct mob
     return &table->by_id[h % FUNCTION_BUCKETS];
 }
 
+uint32_t node_functions_room(const struct node *node)
+{
+    return FUNCTIONS_MAX - node->functions->count;
+}
+
 struct node_function *node_function_by_id(struct node *node, struct mob_function_id id)
 {
     struct node_function *f = *bucket_of(node->functions, id);
     while (f && memcmp(&f->id, &id, sizeof id) != 0)
         f = f->next;
     return f;
+}
+
+static struct node_function **bucket_named(struct function_table *table, const char *name, size_t length)
+{
+    return &table->by_name[mob_hash64(name, length) % FUNCTION_BUCKETS];
+}
+
+static bool is_named(const struct node_function *f, const char *name, size_t length)
+{
+    return strlen(f->name) == length && memcmp(f->name, name, length) == 0;
 }
 
 static bool hash_matches(const struct node_function *f, const char *text)
@@ -62,12 +79,11 @@ struct node_function *node_function_by_name(struct node *node, const char *name)
 {
     const char *at = strchr(name, '@');
     size_t length = at ? (size_t)(at - name) : strlen(name);
-    for (int i = 0; i < FUNCTION_BUCKETS; i++)
-        for (struct node_function *f = node->functions->by_id[i]; f; f = f->next)
-            if (!f->leaving && !f->gone && strlen(f->name) == length && memcmp(f->name, name, length) == 0 &&
-                (at ? hash_matches(f, at + 1) : f->newest))
-                return f;
-    return NULL;
+    struct node_function *f = *bucket_named(node->functions, name, length);
+    while (f &&
+        (f->leaving || f->gone || !is_named(f, name, length) || !(at ? hash_matches(f, at + 1) : f->newest)))
+        f = f->next_named;
+    return f;
 }
 
 enum mob_status node_module_find(struct node *node, const char *text, struct mob_module_hash *module_out,
@@ -83,7 +99,7 @@ enum mob_status node_module_find(struct node *node, const char *text, struct mob
             if (f->gone || !hash_matches(f, hash))
                 continue;
             several |= count > 0 && memcmp(&functions[0]->module, &f->module, sizeof f->module) != 0;
-            named |= strlen(f->name) == length && memcmp(f->name, text, length) == 0;
+            named |= is_named(f, text, length);
             functions = realloc(functions, (count + 1) * sizeof(struct node_function *));
             MOB_ASSERT(functions);
             functions[count++] = f;
@@ -139,14 +155,18 @@ struct node_function *node_function_add(struct node *node, const char *name, siz
         struct node_function **bucket = bucket_of(table, f->id);
         f->next = *bucket;
         *bucket = f;
+        bucket = bucket_named(table, f->name, name_length);
+        f->next_named = *bucket;
+        *bucket = f;
     }
     f->gone = false; /* deployed again */
     f->flags = record->flags; /* a row that an older node wrote has none */
     if (newest) {
-        for (int i = 0; i < FUNCTION_BUCKETS; i++)
-            for (struct node_function *other = table->by_id[i]; other; other = other->next)
-                if (strcmp(other->name, f->name) == 0)
-                    other->newest = other == f;
+        size_t length = strlen(f->name);
+        struct node_function *other = *bucket_named(table, f->name, length);
+        for (; other; other = other->next_named)
+            if (is_named(other, f->name, length))
+                other->newest = other == f;
     }
     return f;
 }

@@ -29,6 +29,8 @@ struct node_function *node_function_by_name(struct node *node, const char *name)
 /* In the table from now on; copies. `newest`: what its name means. NULL = the table is full. */
 struct node_function *node_function_add(struct node *node, const char *name, size_t name_length,
     const struct function_record *record, const char *signature, size_t signature_length, bool newest);
+/* How many more it takes. */
+uint32_t node_functions_room(const struct node *node);
 /* A row of the function table is what its name means from now on. */
 void node_function_is_newest(struct node *node, const struct mob_gcs_kv *row);
 bool node_module_is_known(const struct node *node, struct mob_module_hash module);

@@ -81,7 +81,7 @@ struct node_job {
 
 /* A function or actor class that tasks may name. */
 struct node_function {
-    struct node_function *next;
+    struct node_function *next, *next_named;
     struct mob_function_id id;
     struct mob_module_hash module;
     char *name; /* "module.function" */
@@ -244,6 +244,7 @@ struct node {
     struct node_job *last_job; /* last found */
     struct function_table *functions;
     struct deployment *deployments; /* on their way */
+    struct registration *registrations; /* those whose modules were described, in their order */
     struct watch_table *watches;
     struct alias_table *aliases;
     struct borrow_table *borrows;

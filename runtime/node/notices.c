@@ -16,7 +16,10 @@
 #include "runtime/node/task.h"
 #include "runtime/node/watches.h"
 
-enum { REPLIES_KEPT_BYTES_MAX = 16 << 20 };
+/* A list of 65,536 functions with what is told of each; all that a client has not read: that, and more behind
+ * it. */
+enum { REPLY_BYTES_MAX = 32 << 20, REPLIES_KEPT_BYTES_MAX = 48 << 20 };
+enum { REPLY_PART_BYTES_MAX = MOB_RECORD_MAX - 64 };
 
 struct kept_reply {
     struct kept_reply *next;
@@ -195,14 +198,22 @@ void node_reply(struct node *node, uint32_t slot, uint32_t session, uint32_t req
     if (!node_client_is(node, slot, session))
         return;
     struct node_client *client = node->clients[slot];
-    if (bytes > MOB_RECORD_MAX - 64) {
+    if (bytes > REPLY_BYTES_MAX) {
         status = MOB_TOO_LARGE;
         bytes = 0;
     }
-    struct mob_in_reply reply = {.request = request, .status = (uint16_t)status, .payload_bytes = bytes};
-    if (!client->replies && put_reply(node, client, &reply, payload))
-        return;
-    if (!keep_reply(node, client, &reply, payload))
+    const uint8_t *at = payload;
+    bool there = true;
+    struct mob_in_reply part = {.request = request, .status = (uint16_t)status, .more = 1};
+    while (there && part.more) {
+        part.payload_bytes = bytes < REPLY_PART_BYTES_MAX ? bytes : REPLY_PART_BYTES_MAX;
+        bytes -= part.payload_bytes;
+        part.more = bytes > 0;
+        there =
+            (!client->replies && put_reply(node, client, &part, at)) || keep_reply(node, client, &part, at);
+        at += at ? part.payload_bytes : 0;
+    }
+    if (!there)
         MOB_LOG_WARN("node", "reply_dropped", "slot=%u request=%u", slot, request);
 }
 

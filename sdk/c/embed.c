@@ -86,6 +86,9 @@ void mob_asks_fail(struct mob_client *client, enum mob_status status)
     for (struct mob_pending_request *r = client->requests; r != NULL; r = r->next) {
         if (r->done)
             continue;
+        free(r->payload); /* part of an answer */
+        r->payload = NULL;
+        r->payload_bytes = 0;
         r->done = true;
         r->status = status;
         client->replies += r->callback != NULL;

@@ -46,6 +46,8 @@ static enum mob_status send_request(struct mob_client *client, const struct mob_
 enum mob_status mob_requests_resend(struct mob_client *client)
 {
     for (struct mob_pending_request *request = client->requests; request != NULL; request = request->next) {
+        if (!request->done)
+            request->payload_bytes = 0; /* a part that the node before this one has sent */
         enum mob_status status = request->done ? MOB_OK : send_request(client, request);
         if (status != MOB_OK)
             return status;
@@ -85,6 +87,19 @@ enum mob_status mob_request_start(struct mob_client *client, enum mob_request_op
     return MOB_OK;
 }
 
+static bool append_payload(struct mob_pending_request *request, const uint8_t *bytes, uint32_t count)
+{
+    size_t whole = (size_t)request->payload_bytes + count;
+    uint8_t *grown = whole < UINT32_MAX ? realloc(request->payload, whole + 1) : NULL;
+    if (grown == NULL)
+        return false;
+    memcpy(grown + request->payload_bytes, bytes, count);
+    grown[whole] = 0;
+    request->payload = grown;
+    request->payload_bytes = (uint32_t)whole;
+    return true;
+}
+
 void mob_client_on_reply(struct mob_client *client, const struct mob_in_reply *reply, const uint8_t *payload)
 {
     struct mob_pending_request *request = client->requests;
@@ -97,16 +112,13 @@ void mob_client_on_reply(struct mob_client *client, const struct mob_in_reply *r
         request_free(request);
         return;
     }
-    request->done = true;
     request->status = (enum mob_status)reply->status;
-    request->payload = malloc((size_t)reply->payload_bytes + 1);
-    if (request->payload == NULL) {
-        request->status = MOB_NO_MEMORY;
+    bool kept = append_payload(request, payload, reply->payload_bytes);
+    if (kept && reply->more)
         return;
-    }
-    memcpy(request->payload, payload, reply->payload_bytes);
-    request->payload[reply->payload_bytes] = 0;
-    request->payload_bytes = reply->payload_bytes;
+    request->done = true; /* without memory for it, what comes behind this is nobody's */
+    if (!kept)
+        request->status = MOB_NO_MEMORY;
     client->replies += request->callback != NULL;
 }
 
