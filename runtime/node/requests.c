@@ -417,10 +417,15 @@ static bool is_put(struct mob_object_id id)
 static void delete_object(const struct request *r, struct mob_object_id id, bool for_good)
 {
     struct node *node = r->node;
-    durable_puts_remove(node->puts, id);
     enum mob_status status = mob_store_object_delete(node->store, id);
+    if (status != MOB_OK && status != MOB_NOT_FOUND) { /* it stays, and so does its file */
+        static const char read[] = "somebody reads it now";
+        reply(r, status, read, status == MOB_AGAIN ? sizeof read - 1 : 0);
+        return;
+    }
+    durable_puts_remove(node->puts, id);
     value_cache_drop(node->values, id);
-    if (!for_good || !is_put(id) || (status != MOB_OK && status != MOB_NOT_FOUND)) {
+    if (!for_good || !is_put(id)) {
         reply(r, status, NULL, 0);
         return;
     }

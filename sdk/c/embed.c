@@ -1,6 +1,8 @@
 /* What a loop that serves many needs of a client (embed.h); the parts that stand nowhere else. */
 #include "sdk/c/embed.h"
 
+#include <stdlib.h>
+
 #include "sdk/c/client.h"
 
 /* ---- the loop ---- */

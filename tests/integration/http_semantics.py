@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 
 from lib_http_cluster import BIN, MODULES, check, main, ref, with_slot
@@ -553,6 +554,27 @@ def deploy_variant(c, name, tail):
     with open(f"{MODULES}/{name}.so", "rb") as file:
         data = file.read() + tail
     return c.json("POST", V1 + "/functions", data, {"Content-Type": "application/octet-stream"}, expect=201)
+
+
+def test_a_delete_that_is_refused_takes_nothing(c):
+    """While somebody reads the bytes they stay, on disk as well: the node's next incarnation has them."""
+    body = os.urandom(16 << 20)
+    put = c.json("POST", V1 + "/objects", body, {"Content-Type": "application/octet-stream"}, expect=201)["id"]
+    reader = socket.socket()
+    reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    reader.connect((c.host, c.port))
+    reader.sendall(f"GET {V1}/objects/{put}/data HTTP/1.1\r\nHost: {c.host}\r\nAuthorization: Bearer {c.token}\r\n\r\n".encode())
+    check(reader.recv(12) == b"HTTP/1.1 200", "somebody reads it, slowly")
+    refused = c.json("DELETE", f"{V1}/objects/{put}", expect=503)
+    check(refused.get("retryable") and "somebody reads it" in refused.get("detail", ""), "not now, and why", refused)
+    before = c.json("GET", V1 + "/cluster", expect=200)["incarnation"]
+    c.kill("mobula-node")
+    reader.close()
+    c.until("another node", lambda: json.loads(c.call("GET", V1 + "/cluster")[2]).get("incarnation", 0) > before, 60)
+    status, _, data = c.call("GET", f"{V1}/objects/{put}/data?wait=20")
+    check(status == 200 and data == body, "with all its bytes", status, data[:300])
+    check(c.call("DELETE", f"{V1}/objects/{put}")[0] == 202, "now it goes")
+    check(c.json("GET", f"{V1}/objects/{put}").get("state") == "lost", "for good")
 
 
 def test_versions_of_a_module(c):
