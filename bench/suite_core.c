@@ -35,7 +35,7 @@ static void tasks_async(struct bench *b, struct mob_client *client)
         bench_miss(b, row, "the sum of all results is wrong");
         return;
     }
-    usleep(500000); /* the member looks at its memory a few times a second */
+    usleep(3000000); /* until all is durable, and the member has given its buffers back and looked again */
     double memory_after = bench_stat(client, "gcs.memory_bytes");
     if (!bench_samples_check(b, row, &samples, 2))
         return;

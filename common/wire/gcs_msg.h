@@ -70,7 +70,7 @@ struct mob_gcs_stats {
     uint64_t durability; /* enum mob_gcs_durability */
     uint64_t blocks, block_bytes, groups, incarnations, jobs, keys, clients, subscribers;
     uint64_t redis_bytes; /* used_memory of Redis */
-    uint64_t member_bytes; /* heap of the member: index, tables, buffers */
+    uint64_t member_bytes; /* of the member: index, tables, buffers; with redis_bytes what the caps hold */
     uint64_t soft_bytes, hard_bytes;
     uint64_t appends, append_bytes, puts, reads, duplicates, syncs, rewrites, redis_restarts, losses;
     uint64_t aof_bytes;

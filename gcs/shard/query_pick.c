@@ -3,7 +3,6 @@
  */
 #include "gcs/shard/query_inner.h"
 
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -314,7 +313,6 @@ static void pick_stats(struct query *q)
     struct mob_shard *sh = q->shard;
     struct mob_index_figures f;
     mob_index_figures(sh->index, &f);
-    struct mallinfo2 heap = mallinfo2();
     struct mob_state_key k;
     uint64_t losses = 0;
     for (uint8_t key[8] = {0};
@@ -334,8 +332,7 @@ static void pick_stats(struct query *q)
         .clients = mob_chain_clients(sh->chain),
         .subscribers = sh->sub_count,
         .redis_bytes = sh->store.used_memory,
-        .member_bytes =
-            heap.uordblks + heap.hblkhd + sh->chunks.live_bytes + sh->chunks.free_count * MOB_CHUNK_BYTES,
+        .member_bytes = shard_own_bytes(sh),
         .soft_bytes = sh->options.soft_bytes,
         .hard_bytes = sh->options.hard_bytes,
         .appends = sh->appends,

@@ -147,10 +147,15 @@ static void dispatch(struct mob_shard *sh, const struct epoll_event *event)
     }
 }
 
-void shard_measure(struct mob_shard *sh)
+uint64_t shard_own_bytes(const struct mob_shard *sh)
 {
     struct mallinfo2 heap = mallinfo2();
-    sh->memory_bytes = sh->store.used_memory + heap.uordblks + heap.hblkhd;
+    return heap.uordblks + heap.hblkhd + sh->chunks.live_bytes + sh->chunks.free_count * MOB_CHUNK_BYTES;
+}
+
+void shard_measure(struct mob_shard *sh)
+{
+    sh->memory_bytes = sh->store.used_memory + shard_own_bytes(sh);
     serve_memory(sh);
 }
 

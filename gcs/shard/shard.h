@@ -4,8 +4,9 @@
  * it; it returns when it is no member any more, and is to be started again, as another one.
  *
  * mobula-gcs is mob_shard_run() with flags. One loop on the calling thread; a second thread syncs Redis'
- * files. It listens on a unix socket of mode 0600. Memory is bounded: buffers by `hold_bytes`, everything
- * that lasts by the soft cap (answers carry pressure) and the hard cap (writes get MOB_GCS_FULL).
+ * files. It listens on a unix socket of mode 0600. Memory is bounded: that of Redis and of this process,
+ * buffers of links with it, by the soft cap (answers carry pressure) and the hard cap (writes get
+ * MOB_GCS_FULL); of it, what was received and is not durable, by `hold_bytes`.
  */
 #ifndef MOB_GCS_SHARD_SHARD_H
 #define MOB_GCS_SHARD_SHARD_H

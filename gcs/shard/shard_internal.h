@@ -383,6 +383,8 @@ MOB_MUST_USE enum mob_status flushed_load_note(
     struct mob_shard *sh, uint64_t number, const uint8_t *value, size_t length);
 
 /* shard.c */
+/* This process's part of the memory that the caps hold and figures tell: heap, and the buffers of links. */
+uint64_t shard_own_bytes(const struct mob_shard *sh);
 /* Once Redis has said what it uses: is a cap passed? */
 void shard_measure(struct mob_shard *sh);
 /* member.c */

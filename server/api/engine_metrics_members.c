@@ -98,7 +98,7 @@ static const struct member_figure figures[] = {
     {"committed_position", "gauge", "Newest entry that it knows to be committed.", get_committed},
     {"durable_position", "gauge", "Newest entry that is on its disk.", get_durable},
     {"redis_memory_bytes", "gauge", "Memory of its Redis.", get_redis_bytes},
-    {"memory_bytes", "gauge", "Heap of its process.", get_member_bytes},
+    {"memory_bytes", "gauge", "Heap of its process, and the buffers of its links.", get_member_bytes},
     {"duplicates_total", "counter", "Requests that it answered from the table of those that are known.",
         get_duplicates}};
 

@@ -774,6 +774,44 @@ static void at_the_hard_cap_writes_are_refused_until_a_job_is_dropped(void **sta
     finish(f);
 }
 
+/* What the caps are compared with, what `mobula gcs status` tells and what the flusher looks at is one sum:
+ * the buffers of links are in all of them. */
+static void caps_and_figures_count_the_same_memory(void **state)
+{
+    (void)state;
+    enum { LINKS = 24 };
+    const uint64_t buffers = LINKS * (256ull << 10);
+    struct fixture *f = start(NULL, NULL);
+    struct mob_gcs *links[LINKS];
+    for (int i = 0; i < LINKS; i++) {
+        struct mob_gcs_put put = put_of("k", "v", MOB_GCS_ANY_VERSION);
+        links[i] = gcs_box_client(&f->box);
+        assert_int_equal(mob_gcs_put_wait(links[i], &put, soon(), NULL), MOB_OK);
+    }
+    uint64_t caps = 0, figures = 0;
+    for (int64_t deadline = soon(); caps + buffers / 4 < figures || caps < buffers; step(f)) {
+        if (mob_now() > deadline)
+            fail_msg("the caps are held against %llu bytes, the figures say %llu", (unsigned long long)caps,
+                (unsigned long long)figures);
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *r =
+            wait_result(f, mob_gcs_stats(f->gcs, mob_gcs_sync_done, &sync), &sync, MOB_OK);
+        const struct mob_gcs_stats *s = mob_gcs_result_answer(r)->stats;
+        figures = s->redis_bytes + s->member_bytes;
+        mob_gcs_result_destroy(r);
+        struct mob_gcs *fresh = gcs_box_client(&f->box); /* a member tells who comes what it uses */
+        struct mob_gcs_position p;
+        struct mob_gcs_put put = put_of("k", "v", MOB_GCS_ANY_VERSION);
+        assert_int_equal(mob_gcs_put_wait(fresh, &put, soon(), NULL), MOB_OK);
+        mob_gcs_position(fresh, &p);
+        caps = p.memory_bytes;
+        mob_gcs_destroy(fresh);
+    }
+    for (int i = 0; i < LINKS; i++)
+        mob_gcs_destroy(links[i]);
+    finish(f);
+}
+
 static uint64_t clients_of(struct fixture *f)
 {
     struct mob_gcs_sync sync = {0};
@@ -897,6 +935,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wait_that_timed_out_leaves_nothing),
         cmocka_unit_test(closing_answers_what_is_asked),
+        cmocka_unit_test(caps_and_figures_count_the_same_memory),
         cmocka_unit_test(keys_compare_and_set),
         cmocka_unit_test(lists_are_ordered_and_paged_and_survive_a_restart),
         cmocka_unit_test(blocks_are_found_by_group_job_time_function_and_failure),
