@@ -47,6 +47,8 @@ enum mob_future_where {
 #define MOB_FUTURE_WAITED 2u /* as.waiter is a list of waiters */
 #define MOB_FUTURE_WATCHED 4u /* the node was asked, or tells by itself */
 #define MOB_FUTURE_ALIAS 8u /* takes the value of another one (tail call) */
+#define MOB_FUTURE_NOT_NOW \
+    16u /* failed since the node can say nothing of it now, and that was told: the next get asks again */
 #define MOB_FUTURE_TOLD \
     64u /* what stands in the store may be another submission's: the node compares and tells */
 #define MOB_FUTURE_ESCAPED \

@@ -71,8 +71,14 @@ static enum mob_status from_store(
         : mob_client_fail(client, status, "the bytes are not there: %s", mob_status_text(status));
 }
 
-/* An error's bytes, wherever they are; NULL when they cannot be had. `value` holds them, and is released by
- * the caller. */
+/* Failed by the node's word about the object, and not by an error value, which no slot could hold. */
+static bool is_nodes_word(const struct mob_future *future)
+{
+    return future->where == MOB_WHERE_SLOT;
+}
+
+/* An error's bytes, wherever they are; NULL when there are none, or they cannot be had. `value` holds them,
+ * and is released by the caller. */
 static const uint8_t *error_bytes(
     struct mob_future *future, struct patience *patience, struct mob_value **value_out, uint64_t *bytes_out)
 {
@@ -113,8 +119,12 @@ static enum mob_status failed(struct mob_future *future, struct patience *patien
         client->cause_bytes = (uint32_t)bytes;
     }
     enum mob_status status = (enum mob_status)future->status;
+    if (is_nodes_word(future) && mob_status_retryable(status))
+        future->flags |= MOB_FUTURE_NOT_NOW;
     if (link.message_bytes > 0)
         mob_client_fail(client, status, "%.*s", (int)link.message_bytes, link.message);
+    else if (is_nodes_word(future))
+        mob_client_fail(client, status, "the node says of it: %s", mob_status_text(status));
     else
         mob_client_fail(client, status, "the task failed: %s", mob_status_text(status));
     mob_value_release(value);
@@ -175,6 +185,14 @@ static bool is_number_in_slot(const struct mob_future *future, enum mob_value_ty
         future->size == 8;
 }
 
+/* As if nobody had asked for it yet. */
+static void ask_again(struct mob_future *future)
+{
+    future->flags &= (uint8_t) ~(MOB_FUTURE_NOT_NOW | MOB_FUTURE_WATCHED | MOB_FUTURE_COUNTED);
+    future->as.i64 = 0;
+    future->state = MOB_FUTURE_PENDING;
+}
+
 /* A number of this type that lies in the future itself stays there, and *value_out as it is. */
 static enum mob_status get(struct mob_future *future, int64_t timeout_ns, enum mob_value_type number,
     bool *timed_out, struct mob_value **value_out)
@@ -182,6 +200,8 @@ static enum mob_status get(struct mob_future *future, int64_t timeout_ns, enum m
     *timed_out = false;
     if (is_number_in_slot(future, number))
         return MOB_OK;
+    if (future->flags & MOB_FUTURE_NOT_NOW)
+        ask_again(future);
     struct patience patience = patience_of(timeout_ns);
     enum mob_status status = mob_future_await(future, timeout_ns);
     *timed_out = status == MOB_TIMEOUT;

@@ -230,8 +230,9 @@ MOB_API MOB_MUST_USE enum mob_status mob_cancel(struct mob_future *future, bool 
  * status (MOB_TASK_FAILED, MOB_WORKER_DIED, MOB_DEPENDENCY_FAILED, MOB_CANCELLED, ...) and no value; the
  * chain of causes is in mob_future_error. MOB_TIMEOUT, also when the bytes of what is ready have left memory
  * and are not brought back (from disk, or made again) in that time; they come all the same. With a time-out
- * of 0 what is not ready is MOB_TIMEOUT at once, and what is has a second for that. A worker that waits here
- * gives back its CPU. */
+ * of 0 what is not ready is MOB_TIMEOUT at once, and what is has a second for that. MOB_UNAVAILABLE,
+ * MOB_STORE_FULL: it cannot be looked up or brought back now; the next get asks again. A worker that waits
+ * here gives back its CPU. */
 MOB_API MOB_MUST_USE enum mob_status mob_get(
     struct mob_future *future, int64_t timeout_ns, struct mob_value **value_out);
 /* The same for one number, with nothing to release. MOB_TYPE_MISMATCH: the value is of another type. */

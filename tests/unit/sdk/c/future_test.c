@@ -146,6 +146,42 @@ static void an_error_is_told_with_its_causes(void **state)
     assert_non_null(strstr(json, "\"log\":\"last \\\"line\\\"\\n\""));
 }
 
+static int64_t next_watched(struct mob_object_id id)
+{
+    int64_t count = 0;
+    while (fake_node_take(&node))
+        count += node.record.type == MOB_OUT_WATCH &&
+            mob_object_id_eq(*(const struct mob_object_id *)node.body, id);
+    return count;
+}
+
+/* The node's word that the control store does not answer, say, is told, and is no outcome: who asks again
+ * gets what there is then. An outcome stays. */
+static void what_could_not_be_looked_up_is_asked_for_again(void **state)
+{
+    (void)state;
+    struct mob_future *future = submit(1);
+    struct mob_object_id id = mob_future_object(future);
+    int64_t v;
+    for (int i = 0; i < 2; i++) {
+        drain();
+        fake_node_ready(&node, id, MOB_UNAVAILABLE, MOB_TYPE_ERROR, NULL, 0);
+        assert_int_equal(mob_get_i64(future, i == 0 ? 0 : MOB_SEC, &v), MOB_UNAVAILABLE);
+        assert_non_null(strstr(mob_client_error(client), "cannot be reached now"));
+        assert_non_null(strstr(mob_future_error(future), "\"unavailable\""));
+        assert_int_equal(next_watched(id), 0);
+        assert_int_equal(mob_get_i64(future, 0, &v), MOB_TIMEOUT);
+        assert_int_equal(next_watched(id), 1);
+    }
+    fake_node_ready_i64(&node, id, 7);
+    assert_int_equal(get(future), 7);
+    struct mob_future *lost = submit(2);
+    fake_node_ready(&node, mob_future_object(lost), MOB_OBJECT_LOST, MOB_TYPE_ERROR, NULL, 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(mob_get_i64(lost, 0, &v), MOB_OBJECT_LOST);
+    assert_int_equal(next_watched(mob_future_object(lost)), 0);
+}
+
 static void a_failures_words_are_read_decoded(void **state)
 {
     (void)state;
@@ -735,6 +771,7 @@ int main(void)
         TEST(notices_for_released_futures_are_ignored),
         TEST(larger_results_are_copied_out_of_the_ring),
         TEST(an_error_is_told_with_its_causes),
+        TEST(what_could_not_be_looked_up_is_asked_for_again),
         TEST(a_failures_words_are_read_decoded),
         TEST(a_tail_call_takes_the_other_objects_value),
         TEST(a_foreign_future_is_watched_once),
