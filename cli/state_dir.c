@@ -40,20 +40,34 @@ enum mob_status state_read_line(const char *path, char *out, size_t capacity)
     return MOB_OK;
 }
 
-enum mob_status state_write(const char *path, const void *text, size_t length)
+static enum mob_status write_file(const char *path, const void *text, size_t length, bool sync)
 {
     char temporary[STATE_PATH_MAX + 8];
     snprintf(temporary, sizeof temporary, "%s.new", path);
     int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return MOB_IO;
-    bool written = write(fd, text, length) == (ssize_t)length;
+    bool written = write(fd, text, length) == (ssize_t)length && (!sync || fsync(fd) == 0);
     close(fd);
     if (!written || rename(temporary, path) != 0) {
         unlink(temporary);
         return MOB_IO;
     }
     return MOB_OK;
+}
+
+enum mob_status state_write(const char *path, const void *text, size_t length)
+{
+    return write_file(path, text, length, false);
+}
+
+static bool sync_directory(const char *directory)
+{
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool synced = fd >= 0 && fsync(fd) == 0;
+    if (fd >= 0)
+        close(fd);
+    return synced;
 }
 
 static bool sigkill_is_pending(pid_t pid)
@@ -111,17 +125,24 @@ static enum mob_status make_private_dir(const char *path, const char *user, char
     return MOB_OK;
 }
 
-/* Random bytes, made once. */
+/* Random bytes, made once, and on the disk before anything that depends on them is. */
 static enum mob_status make_once(
     const char *directory, const char *name, size_t length, char error[STATE_ERROR_MAX])
 {
     char path[STATE_PATH_MAX], bytes[STATE_SECRET_BYTES];
     struct stat st;
     state_path(directory, name, path);
-    if (stat(path, &st) == 0 && st.st_size == (off_t)length)
-        return MOB_OK;
+    if (stat(path, &st) == 0) {
+        if (st.st_size == (off_t)length)
+            return MOB_OK;
+        snprintf(error, STATE_ERROR_MAX, /* others would make another cluster of it */
+            "%s has %lld bytes instead of %zu: put it back from a copy, or begin in another --dir", path,
+            (long long)st.st_size, length);
+        return MOB_CORRUPT;
+    }
     MOB_ASSERT(length <= sizeof bytes);
-    if (getrandom(bytes, length, 0) == (ssize_t)length && state_write(path, bytes, length) == MOB_OK)
+    if (getrandom(bytes, length, 0) == (ssize_t)length && write_file(path, bytes, length, true) == MOB_OK &&
+        sync_directory(directory))
         return MOB_OK;
     snprintf(error, STATE_ERROR_MAX, "cannot make %s: %s", path, strerror(errno));
     return MOB_IO;

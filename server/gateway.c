@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
@@ -12,6 +13,9 @@
 #include "server/h1/h1.h"
 
 #define CONNECTIONS_MAX 16384
+/* Kept for links to node and control store, sessions of jobs and the log: half of them where there are few.
+ */
+#define OWN_DESCRIPTORS 256u
 #define PER_ADDRESS_MAX 256
 /* Threads that read and write HTTP: half of the cores, since engine, node and workers need the rest; with one
  * for each, two cores spend more on switching between them than on requests. */
@@ -107,16 +111,27 @@ static enum mob_status open_api(struct mob_gateway *gateway, const struct mob_ga
     return mob_api_create(&parts, &gateway->api);
 }
 
+/* Who is over it is told so. Without descriptors nobody would be, and links that end could not come back. */
+static unsigned connections_max(const struct mob_gateway_options *options)
+{
+    unsigned wanted = options->connections_max ? options->connections_max : CONNECTIONS_MAX;
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted + OWN_DESCRIPTORS)
+        return wanted;
+    unsigned all = (unsigned)files.rlim_cur, own = all / 2 < OWN_DESCRIPTORS ? all / 2 : OWN_DESCRIPTORS;
+    return all - own;
+}
+
 static enum mob_status open_fronts(struct mob_gateway *gateway, const struct mob_gateway_options *options)
 {
-    unsigned connections_max = options->connections_max ? options->connections_max : CONNECTIONS_MAX;
+    const unsigned most = connections_max(options);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     unsigned threads = options->threads   ? options->threads
         : cores < 2                       ? 1
         : cores / 2 > THREADS_DEFAULT_MAX ? THREADS_DEFAULT_MAX
                                           : (unsigned)(cores + 1) / 2;
     struct mob_h1_options h1 = {.threads = threads,
-        .connections_max = connections_max,
+        .connections_max = most,
         .head_timeout_ms = options->head_timeout_ms,
         .service = mob_api_service(gateway->api),
         .on_closed = on_closed,
@@ -126,7 +141,7 @@ static enum mob_status open_fronts(struct mob_gateway *gateway, const struct mob
         return status;
     struct mob_edge_options edge = {.host = options->host,
         .port = options->port,
-        .connections_max = connections_max,
+        .connections_max = most,
         .per_address_max = options->per_address_max ? options->per_address_max : PER_ADDRESS_MAX,
         .sniff_timeout_ms = options->head_timeout_ms};
     struct mob_edge_front front = {gateway->h1, mob_h1_adopt};

@@ -2,6 +2,7 @@
 
 The gateway gives back what they held (descriptors, memory, pins in the store), and whoever behaves is served all along.
 """
+import contextlib
 import json
 import os
 import random
@@ -11,7 +12,7 @@ import struct
 import threading
 import time
 
-from lib_http_cluster import check, main
+from lib_http_cluster import Cluster, check, main
 
 V1 = "/api/v1"
 CLOSING = 600
@@ -218,6 +219,37 @@ def closing_ways(c, draw, paused, big):
 
 def put(c, size):
     return json.loads(c.call("POST", V1 + "/objects", b"x" * size, {"Content-Type": "application/octet-stream"})[2])["id"]
+
+
+class Narrow(Cluster):
+    under = ("prlimit", "--nofile=256:256")
+
+
+def test_more_than_there_are_descriptors(_):
+    """Who is one too many is told so at once, and the gateway keeps some for itself: it finds the next node."""
+    c = Narrow()
+    c.deploy("quickstart")
+    parked = [raw(c) for _ in range(300)]
+    for s in parked:
+        with contextlib.suppress(OSError):  # turned away
+            s.sendall(head(c, "GET", V1 + "/events?wait=60"))
+    late = raw(c)
+    late.settimeout(10)
+    check(late.recv(12) == b"HTTP/1.1 503", "one too many")
+    c.kill("mobula-node")
+    for s in parked[:20]:
+        s.close()
+    c.until("the next node is found", lambda: serves(c), 60)
+    for s in parked[20:] + [late]:
+        s.close()
+    c.end()
+
+
+def serves(c):
+    try:
+        return c.run("quickstart.add", 1, 2).get("result") == 3
+    except OSError:
+        return False
 
 
 def test_many_that_close_some_that_dribble(c):

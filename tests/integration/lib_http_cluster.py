@@ -47,13 +47,15 @@ def at_once(asks):
 
 
 class Cluster:
+    under = ()  # what it is started by
+
     def __init__(self, *options):
         self.directory = tempfile.mkdtemp(prefix="mobula-http-")
         self.options = options
         self.up()
 
     def up(self):
-        command = [BIN + "/mobula", "up", "--detach", "--dir", self.directory, "--segment-bytes", "256MiB",
+        command = [*self.under, BIN + "/mobula", "up", "--detach", "--dir", self.directory, "--segment-bytes", "256MiB",
                    "--restart-pause-max-ms", "100ms", *self.options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120,
                               env={"MOBULA_POSTGRES": "off", **os.environ})  # options turn it on

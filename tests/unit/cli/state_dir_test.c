@@ -71,6 +71,23 @@ static void it_is_made_private_and_its_secrets_once(void **state)
     assert_memory_equal(first, second, sizeof first);
 }
 
+static void damaged_secrets_are_refused_and_stay(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"cluster-id", "cluster-secret"};
+    char path[STATE_PATH_MAX];
+    struct stat st;
+    assert_int_equal(state_dir_prepare(directory, error), MOB_OK);
+    assert_int_equal(state_dir_init(directory, error), MOB_OK);
+    for (size_t i = 2; i-- > 0;) {
+        assert_int_equal(truncate(state_path(directory, names[i], path), 0), 0);
+        assert_int_equal(state_dir_init(directory, error), MOB_CORRUPT);
+        assert_non_null(strstr(error, names[i]));
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_size, 0);
+    }
+}
+
 static void another_layout_is_refused_with_both_names(void **state)
 {
     (void)state;
@@ -249,6 +266,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(it_is_made_private_and_its_secrets_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(damaged_secrets_are_refused_and_stay, setup, teardown),
         cmocka_unit_test_setup_teardown(another_layout_is_refused_with_both_names, setup, teardown),
         cmocka_unit_test_setup_teardown(a_new_one_is_as_its_version_says, setup, teardown),
         cmocka_unit_test_setup_teardown(one_of_version_1_is_accepted_as_it_is, setup, teardown),

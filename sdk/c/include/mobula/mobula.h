@@ -17,7 +17,8 @@
  * names the field and its bounds. A pointer that is NULL where that is not said to be fine is MOB_INVALID
  * too, or nothing, from what gives no status; without a client mob_client_error(NULL) says which. Times are
  * nanoseconds; a negative time-out or MOB_FOREVER waits for ever. A client and everything made from it belong
- * to one thread; open one client a thread. Values are immutable. Usable from C++.
+ * to one thread of one process; open one client a thread, and in a child of fork(2) another one: with the
+ * parent's both would write into one ring, and get wrong results. Values are immutable. Usable from C++.
  *
  * Inside a function, mob_call_client(call) is the client of the running task: what it submits is a child of
  * that task (the papers' nested remote functions), and its ids are the same when the task is run again after
