@@ -228,6 +228,13 @@ class Narrow(Cluster):
 def test_more_than_there_are_descriptors(_):
     """Who is one too many is told so at once, and the gateway keeps some for itself: it finds the next node."""
     c = Narrow()
+    try:
+        too_many(c)
+    finally:
+        c.end()
+
+
+def too_many(c):
     c.deploy("quickstart")
     parked = [raw(c) for _ in range(300)]
     for s in parked:
@@ -242,7 +249,6 @@ def test_more_than_there_are_descriptors(_):
     c.until("the next node is found", lambda: serves(c), 60)
     for s in parked[20:] + [late]:
         s.close()
-    c.end()
 
 
 def serves(c):
