@@ -431,6 +431,10 @@ void peers_fini(struct mob_shard *sh);
 void snapshot_ask(struct mob_shard *sh, const struct mob_gcs_link_msg *m); /* ROWS */
 void snapshot_step(struct mob_shard *sh);
 void snapshot_fini(struct mob_shard *sh);
+/* Redis lacks a row that it had. Others of the chain have it: with them a joiner may begin anew, and so does
+ * this member, whose store is nothing to start from. The only one keeps what there is, and answers what it
+ * can; its chain stays alone until the row is written again, or gone. */
+void snapshot_disown(struct mob_shard *sh);
 void snapshot_load(struct mob_shard *sh, const struct mob_gcs_link_msg *m); /* LOAD */
 void snapshot_wipe(struct mob_shard *sh); /* WIPE */
 

@@ -146,13 +146,9 @@ static void on_fetched(void *arg, const redisReply *reply, uint32_t index)
         (unsigned long long)f->version);
 }
 
-/* A joiner would be a synced member without that row. Others of the chain have it: with them it may begin
- * anew, and so does this member, whose store is nothing to start from. The only one keeps what there is, and
- * answers what it can; its chain stays alone until the row is written again, or gone. */
-static void rows_are_lost(struct mob_shard *sh)
+void snapshot_disown(struct mob_shard *sh)
 {
-    sh->member.rows.again_ns = sh->now_ns + LOST_PAUSE_NS;
-    if (!member_is_spare(sh))
+    if (!member_is_spare(sh) || sh->member.disowned)
         return;
     sh->member.disowned = true;
     life_set_synced(sh, false);
@@ -178,8 +174,10 @@ static void on_fetch_done(void *arg, struct mob_redis_batch *batch, enum mob_sta
         batch_give(b);
         return;
     }
-    if (b->lost)
-        rows_are_lost(sh);
+    if (b->lost) { /* a joiner would be a synced member without that row */
+        sh->member.rows.again_ns = sh->now_ns + LOST_PAUSE_NS;
+        snapshot_disown(sh);
+    }
     free(b->rows); /* the question stands */
     free(b);
 }

@@ -15,6 +15,7 @@ struct sub_fetch {
     struct mob_shard *shard;
     struct subscription *sub; /* NULL: gone */
     uint32_t count;
+    uint64_t stored, restarts; /* what Redis had when it was asked, and which Redis */
     uint64_t missing; /* a block that is not there: dropped since, look again; 0: none */
     struct mob_gcs_block_row rows[FETCH_AT_ONCE];
 };
@@ -61,15 +62,19 @@ static const struct mob_index_slot *first_behind(const struct mob_shard *sh, uin
 }
 
 /* The index still has it, so it was not dropped: Redis has lost it, or gives it a moment later. */
-static void note_missing(struct mob_shard *sh, struct subscription *sub, uint64_t seq)
+static void note_missing(const struct sub_fetch *f)
 {
+    struct mob_shard *sh = f->shard;
+    struct subscription *sub = f->sub;
     uint32_t at;
     const struct mob_index_slot *slot = first_behind(sh, sub->after, &at);
-    if (slot == NULL || slot->seq != seq || ++sub->misses < MISSES_MAX)
+    if (slot == NULL || slot->seq != f->missing || ++sub->misses < MISSES_MAX)
         return;
     sub->again_ns = sh->now_ns + MOB_SEC;
     MOB_LOG_ERROR("gcs", "stream_row_lost", "seq=%llu why=\"this member's Redis lacks what it had\"",
-        (unsigned long long)seq);
+        (unsigned long long)f->missing);
+    if (f->missing <= f->stored && f->restarts == sh->store.restarts)
+        snapshot_disown(sh);
 }
 
 static void on_fetch_done(void *arg, struct mob_redis_batch *batch, enum mob_status status)
@@ -80,7 +85,7 @@ static void on_fetch_done(void *arg, struct mob_redis_batch *batch, enum mob_sta
     if (f->sub != NULL) {
         f->sub->fetching = false;
         if (f->missing != 0)
-            note_missing(f->shard, f->sub, f->missing);
+            note_missing(f);
     }
     free(f);
 }
@@ -91,6 +96,8 @@ static void fetch(struct mob_shard *sh, struct subscription *sub, uint32_t from)
     MOB_ASSERT(f != NULL);
     f->shard = sh;
     f->sub = sub;
+    f->stored = sh->store.stored;
+    f->restarts = sh->store.restarts;
     struct mob_redis_batch *batch = mob_redis_batch_create();
     for (uint32_t at = from; at < mob_index_end(sh->index) && f->count < FETCH_AT_ONCE; at++) {
         const struct mob_index_slot *slot = mob_index_slot(sh->index, at);

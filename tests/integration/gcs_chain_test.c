@@ -392,6 +392,63 @@ static void who_lacks_what_others_have_begins_anew(void **state)
     close_chain(&box, gcs);
 }
 
+static void on_streamed(void *arg, const struct mob_gcs_block_row *row)
+{
+    (void)row;
+    ++*(uint32_t *)arg;
+}
+static void on_resync(void *arg, uint64_t after, uint64_t next)
+{
+    (void)arg;
+    fail_msg("resync behind %llu, at %llu", (unsigned long long)after, (unsigned long long)next);
+}
+
+static void step(struct chain_box *box, struct mob_gcs *gcs)
+{
+    mob_gcs_step(gcs, mob_now());
+    struct pollfd p = {.fd = mob_gcs_fd(gcs), .events = POLLIN};
+    poll(&p, 1, 5);
+    chain_box_tend(box);
+}
+
+/* The tail lacks a block that somebody is to be streamed: it ends, and the stream goes on at the other one.
+ */
+static void who_lacks_what_is_streamed_begins_anew(void **state)
+{
+    (void)state;
+    struct chain_box box;
+    uint64_t last = 0;
+    uint8_t row[9];
+    uint32_t count = 0;
+    struct mob_gcs_sub_events events = {on_streamed, on_resync, &count};
+    struct mob_gcs_sub *sub = NULL;
+    struct mob_gcs *gcs = open_chain(&box, 2);
+    append_blocks(gcs);
+    int tail = chain_box_place(&box, true);
+    const struct gcs_box *member = &box.member[tail];
+    assert_int_equal(blocks_of(member, &last), BLOCKS);
+    mob_redis_key(row, 'b', last);
+    lose(member, row, sizeof row);
+    for (int64_t deadline = DEADLINE; says(member, "stream_row_lost") == 0;
+         assert_true(mob_now() < deadline)) {
+        if (count == BLOCKS) { /* it still had it in memory, since it may not be on its disk */
+            mob_gcs_unsubscribe(sub);
+            sub = NULL;
+            count = 0;
+        }
+        if (sub == NULL)
+            assert_int_equal(mob_gcs_subscribe(gcs, 0, &events, &sub), MOB_OK);
+        step(&box, gcs);
+    }
+    for (int64_t deadline = DEADLINE; count < BLOCKS; step(&box, gcs))
+        assert_true(mob_now() < deadline);
+    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(blocks_of(&box.member[i], &last), BLOCKS);
+    mob_gcs_unsubscribe(sub);
+    close_chain(&box, gcs);
+}
+
 /* Starts it; its process. */
 static pid_t join_until_it_asks(struct chain_box *box, int slot)
 {
@@ -438,6 +495,7 @@ int main(void)
         cmocka_unit_test(a_hole_in_the_only_store_can_be_given_up),
         cmocka_unit_test(a_store_that_lacks_a_value_stays_the_shortest),
         cmocka_unit_test(who_lacks_what_others_have_begins_anew),
+        cmocka_unit_test(who_lacks_what_is_streamed_begins_anew),
         cmocka_unit_test(a_joiner_behind_one_that_died_is_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
