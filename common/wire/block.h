@@ -76,7 +76,8 @@ enum mob_actor_event {
     MOB_ACTOR_EV_STARTED = 1,
     MOB_ACTOR_EV_DIED = 2,
     MOB_ACTOR_EV_ENDED = 4,
-    MOB_ACTOR_EV_UNLOGGED = 5 /* `reason` positions right below `position` are of calls that are not logged */
+    /* Of logs from when calls that are not logged had positions: `reason` of them right below `position`. */
+    MOB_ACTOR_EV_UNLOGGED = 5
 };
 struct mob_entry_actor {
     struct mob_actor_id actor;

@@ -37,7 +37,7 @@ enum mob_spec_flag {
     MOB_SPEC_RESTART_ON_DIVERGENCE = 2,
     MOB_SPEC_DETACHED = 4,
     MOB_SPEC_DETERMINISTIC = 8,
-    MOB_SPEC_READ_ONLY = 16, /* actor method that is declared so; it has its edge as any other */
+    MOB_SPEC_READ_ONLY = 16, /* actor method that is declared so, says its host: its call has no edge */
     MOB_SPEC_UNLOGGED = 32 /* inference call: no id in the GCS, counters only */
 };
 

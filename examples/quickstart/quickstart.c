@@ -40,10 +40,16 @@ static enum mob_status counter_add(struct mob_call *call)
     return mob_return_i64(call, *count);
 }
 
+static enum mob_status counter_value(struct mob_call *call)
+{
+    return mob_return_i64(call, *(const int64_t *)mob_call_self(call));
+}
+
 /* clang-format off */
 MOB_MODULE("quickstart",
     MOB_FUNCTION("add", add, "i64 a, i64 b -> i64"),
     MOB_FUNCTION("pause", pause_for, "i64 milliseconds -> i64"),
     MOB_ACTOR_CLASS("Counter", counter_create, "i64 start -> ()", free,
-        MOB_METHOD("add", counter_add, "i64 amount -> i64")))
+        MOB_METHOD("add", counter_add, "i64 amount -> i64"),
+        {.name = "value", .main = counter_value, .signature = "-> i64", .flags = MOB_METHOD_READ_ONLY}))
 /* clang-format on */

@@ -33,6 +33,14 @@ enum mob_status mob_actor_life_call(struct mob_actor_life *life, uint64_t *posit
     return MOB_OK;
 }
 
+enum mob_status mob_actor_life_read(const struct mob_actor_life *life, uint64_t *behind_out)
+{
+    if (life->state == MOB_ACTOR_DEAD)
+        return MOB_ACTOR_DIED;
+    *behind_out = life->next_position;
+    return MOB_OK;
+}
+
 bool mob_actor_life_up(struct mob_actor_life *life, int64_t now)
 {
     if (life->state != MOB_ACTOR_PENDING && life->state != MOB_ACTOR_RESTARTING)
@@ -50,6 +58,11 @@ void mob_actor_life_ended(struct mob_actor_life *life, uint64_t position, bool s
         life->failures = skipped ? life->failures : 0;
     }
     MOB_ASSERT(life->ended <= life->next_position);
+}
+
+void mob_actor_life_read_ended(struct mob_actor_life *life)
+{
+    life->failures = 0;
 }
 
 bool mob_actor_life_down(struct mob_actor_life *life, bool pays, int64_t now, uint64_t *replay_from_out)

@@ -5,7 +5,8 @@
  * --> DEAD
  *
  * A call gets its position when it arrives, in every state but DEAD, and keeps it for ever: positions are the
- * stateful edges. An incarnation replays what is above its checkpoint before anything new.
+ * stateful edges. An incarnation replays what is above its checkpoint before anything new. Calls of methods
+ * that only read have none: each stands between two positions.
  */
 #ifndef MOB_RUNTIME_ACTOR_LIFE_H
 #define MOB_RUNTIME_ACTOR_LIFE_H
@@ -43,15 +44,21 @@ struct mob_actor_life {
 void mob_actor_life_init(struct mob_actor_life *life, int32_t max_restarts);
 /* A call arrives: its position. MOB_ACTOR_DIED when it is dead. */
 MOB_MUST_USE enum mob_status mob_actor_life_call(struct mob_actor_life *life, uint64_t *position_out);
+/* A call that only reads arrives: the calls below *behind_out stand before it. It takes no position.
+ * MOB_ACTOR_DIED when it is dead. */
+MOB_MUST_USE enum mob_status mob_actor_life_read(const struct mob_actor_life *life, uint64_t *behind_out);
 /* The constructor (or restore) ran in a new worker. False = not expected in this state. */
 bool mob_actor_life_up(struct mob_actor_life *life, int64_t now);
 /* A call at `position` ended: its method returned, or (`skipped`) it came to no end of its own. */
 void mob_actor_life_ended(struct mob_actor_life *life, uint64_t position, bool skipped);
+/* A call that only reads came to its end: it does well. */
+void mob_actor_life_read_ended(struct mob_actor_life *life);
 /* Its worker is gone. True = start another incarnation, replay [replay_from, ended). False = it is dead now:
  * it `pays` with a restart, and had none left. */
 bool mob_actor_life_down(struct mob_actor_life *life, bool pays, int64_t now, uint64_t *replay_from_out);
 /* How many ends of its worker a restart has to wait for, as a retry waits after so many failures: none after
- * the first that follows a call which had not ended before, or a life of MOB_ACTOR_WELL_NS. */
+ * the first that follows a call which had not ended before (each that only reads is one), or a life of
+ * MOB_ACTOR_WELL_NS. */
 uint32_t mob_actor_life_waits_for(const struct mob_actor_life *life);
 /* Killed or ended: no other incarnation follows. */
 void mob_actor_life_end(struct mob_actor_life *life, enum mob_status why);

@@ -39,7 +39,9 @@ struct node_actor {
     int64_t needed_since_wall_ns; /* a replay needs nothing of the lineage that is older; 0: not known */
     struct actor_caller *callers; /* actor_needs.h */
     uint32_t caller_count, caller_capacity, caller_at;
-    uint32_t unlogged; /* positions since the last logged call that no edge has: of inference calls */
+    /* Its worker's state is that behind the calls below this, when it has run what it was sent. UINT64_MAX:
+     * what it is to repeat is not queued yet. */
+    uint64_t sent;
     struct actor_checkpoint *restore; /* read back for the next incarnation */
 };
 

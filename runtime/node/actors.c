@@ -193,19 +193,17 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
     return MOB_OK;
 }
 
-/* Positions that calls without a place in the log had, before this one: a replay misses nothing there. */
-static void log_unlogged(struct node *node, struct node_actor *actor, uint64_t position)
+static void log_edge(struct node *node, struct node_actor *actor, const struct node_task *task)
 {
-    if (actor->unlogged == 0)
-        return;
-    struct mob_entry_actor entry = {.actor = actor->id,
-        .incarnation = actor->life.incarnation,
-        .event = MOB_ACTOR_EV_UNLOGGED,
-        .position = position,
-        .reason = actor->unlogged};
-    actor->unlogged = 0;
-    lineage_log_job(node->log, actor->job->id, actor->job->ns);
-    lineage_log_other(node->log, MOB_ENTRY_ACTOR, &entry, sizeof entry, NULL, 0);
+    const struct node_task_extra *extra = node_extra_of(task);
+    struct mob_entry_edge edge = {.actor = actor->id,
+        .task = task->sched.id,
+        .position = extra->position,
+        .incarnation = actor->life.incarnation};
+    node_actor_called(actor, task->template->job->id, extra->position, task->submitted_ns);
+    /* a recovered call's spec was not logged just before it */
+    lineage_log_job(node->log, task->template->job->id, task->template->job->ns);
+    lineage_log_edge(node->log, &edge);
 }
 
 enum mob_status node_actor_enqueue(struct node *node, struct node_task *task)
@@ -216,25 +214,16 @@ enum mob_status node_actor_enqueue(struct node *node, struct node_task *task)
     struct node_task_extra *extra = node_task_extra(node, task);
     if (task->flags & TASK_ACTOR_CALL)
         return MOB_OK; /* comes back with the position it has in the log */
-    enum mob_status status = mob_actor_life_call(&actor->life, &extra->position);
+    bool reads = node_task_reads(task);
+    enum mob_status status = reads ? mob_actor_life_read(&actor->life, &extra->position)
+                                   : mob_actor_life_call(&actor->life, &extra->position);
     if (status != MOB_OK)
         return status;
     task->flags |= TASK_ACTOR_CALL;
     extra->incarnation = actor->life.incarnation;
     actor->calls++;
-    if (task->flags & TASK_UNLOGGED) {
-        actor->unlogged += actor->unlogged < UINT32_MAX;
-    } else {
-        log_unlogged(node, actor, extra->position);
-        node_actor_called(actor, task->template->job->id, extra->position, task->submitted_ns);
-        struct mob_entry_edge edge = {.actor = actor->id,
-            .task = task->sched.id,
-            .position = extra->position,
-            .incarnation = actor->life.incarnation};
-        /* a recovered call's spec was not logged just before it */
-        lineage_log_job(node->log, task->template->job->id, task->template->job->ns);
-        lineage_log_edge(node->log, &edge);
-    }
+    if (!reads)
+        log_edge(node, actor, task);
     return MOB_OK;
 }
 
@@ -242,6 +231,12 @@ uint32_t node_actor_number(struct node *node, const struct node_task *task)
 {
     struct node_actor *actor = actor_of(node, task);
     return actor ? actor->number : 0;
+}
+
+void node_actor_sent(struct node_worker *worker, const struct node_task *call)
+{
+    if (worker->actor && !node_task_reads(call))
+        worker->actor->sent = node_extra_of(call)->position + 1;
 }
 
 void node_actor_placed(struct node *node, struct node_task *task, struct node_worker *worker)
@@ -365,11 +360,18 @@ void node_actor_task_ended(struct node *node, struct node_task *task,
     const struct node_task_extra *extra = node_extra_of(task);
     if (!actor || !extra)
         return;
+    if (node_task_reads(task)) { /* no replay leaves it out, for none has it */
+        if (!node_call_skipped(completion) && !(task->flags & TASK_REMAKE))
+            mob_actor_life_read_ended(&actor->life);
+        return;
+    }
     mob_actor_life_ended(&actor->life, extra->position, node_call_skipped(completion));
+    if (task->flags & TASK_REMAKE)
+        node_shadow_repeated(node, actor->id, extra->position);
     actor->last_call = task->sched.id;
     actor->last_position = extra->position;
     actor->last_submitted_ns = task->submitted_ns;
-    if (node_call_skipped(completion) && !(task->flags & (TASK_UNLOGGED | TASK_REMAKE))) {
+    if (node_call_skipped(completion) && !(task->flags & TASK_REMAKE)) {
         struct mob_entry_edge skip = {.actor = actor->id,
             .task = task->sched.id,
             .position = extra->position,
@@ -461,6 +463,7 @@ void node_actor_replay_ready(struct node *node, struct mob_actor_id id, const st
         die(node, actor, found->status);
         return;
     }
+    actor->sent = actor->restore ? actor->restore->position + 1 : 0;
     if (actor->life.next_position < found->next_position)
         actor->life.next_position = found->next_position;
     if (actor->life.state == MOB_ACTOR_PENDING && !node_task_find(node, actor->id.creation)) {
@@ -529,6 +532,7 @@ void node_actor_down(struct node *node, uint32_t number, struct node_task *runni
         die(node, actor, MOB_ACTOR_DIED);
         return;
     }
+    actor->sent = UINT64_MAX;
     log_event(node, actor, MOB_ACTOR_EV_DIED, MOB_WORKER_DIED);
     actor_row_change(node, actor);
     if (!node_shadow_yield(node, actor->id))
@@ -625,6 +629,7 @@ static void restart_loaded(struct node *node, struct node_actor *actor)
     if (actor->life.state == MOB_ACTOR_DEAD)
         return;
     actor->recovering = true;
+    actor->sent = UINT64_MAX;
     node->actors->recovering++;
     node_actor_restore(node, actor);
 }

@@ -11,8 +11,9 @@
 
 /* A creation task got its record: makes the actor, claims its name. MOB_EXISTS: the name is taken. */
 MOB_MUST_USE enum mob_status node_actor_create(struct node *node, struct node_task *task);
-/* A call got its record: gives it the next position and logs the stateful edge. MOB_ACTOR_DIED,
- * MOB_NOT_FOUND, or MOB_AGAIN: the actor is being recovered, the call enters when it is back. */
+/* A call got its record: gives it the next position and logs the stateful edge; one that only reads stands
+ * behind all positions there are, and takes none. MOB_ACTOR_DIED, MOB_NOT_FOUND, or MOB_AGAIN: the actor is
+ * being recovered, the call enters when it is back. */
 MOB_MUST_USE enum mob_status node_actor_enqueue(struct node *node, struct node_task *task);
 /* Scheduler's number of the actor whose call this is, 0 = none. */
 uint32_t node_actor_number(struct node *node, const struct node_task *task);
@@ -28,6 +29,8 @@ bool node_actor_of_class(struct node *node, const struct node_function *class, s
 #define NODE_ACTOR_DEATH_BYTES 320 /* the text of a status, and why in the words of actor_record.h */
 /* "the actor is dead: it was killed", or what is known, in `text` of so many bytes. */
 const char *node_actor_death(struct node *node, struct mob_actor_id id, char *text, size_t capacity);
+/* This call goes to the worker of its actor. */
+void node_actor_sent(struct node_worker *worker, const struct node_task *call);
 /* Its creation was dispatched to this worker. */
 void node_actor_placed(struct node *node, struct node_task *task, struct node_worker *worker);
 /* How often its creation may run again when a worker dies of it or under it; -1 = for ever. */

@@ -249,8 +249,7 @@ void node_actor_restore(struct node *node, struct node_actor *actor)
 {
     struct restoring *restoring = malloc(sizeof *restoring);
     MOB_ASSERT(restoring);
-    uint64_t logged = actor->life.next_position - actor->unlogged;
-    *restoring = (struct restoring){node, actor->id, actor->life.ended < logged ? actor->life.ended : logged};
+    *restoring = (struct restoring){node, actor->id, actor->life.ended};
     node_checkpoint_read(node, actor->id, loaded, free, restoring);
 }
 

@@ -200,6 +200,8 @@ static bool dispatch(struct node *node, struct node_worker *worker, struct node_
     task->dispatched_us = node_elapsed_us(task->submitted_ns, node->now_ns);
     if (task->ready_us == TASK_INPUTS_MISSING) /* it follows their tasks, and finds them at its worker */
         task->ready_us = task->dispatched_us;
+    if (task->flags & TASK_ACTOR_CALL)
+        node_actor_sent(worker, task);
     if (goes_plainly(worker, task, &slot) && send_sibling(node, client, task, slot))
         return true;
     if (task->flags & TASK_ACTOR_CREATE)

@@ -32,6 +32,7 @@ void function_table_destroy(struct function_table *table)
             struct node_function *next = table->by_id[i]->next;
             free(table->by_id[i]->name);
             free(table->by_id[i]->signature);
+            free(table->by_id[i]->reads);
             free(table->by_id[i]);
             table->by_id[i] = next;
         }
@@ -135,10 +136,38 @@ static char *text_copy(const char *text, size_t length)
     return copy;
 }
 
+bool node_function_reads(const struct node_function *class, uint16_t method)
+{
+    return method / 8u < class->reads_bytes && class->reads[method / 8u] >> (method % 8u) & 1;
+}
+
+/* Extensions of a row, those that are known. */
+static void read_extensions(struct node_function *f, const char *at, const char *end)
+{
+    while (end - at >= (ptrdiff_t)FUNCTION_ROW_EXT_HEAD) {
+        uint16_t tag;
+        uint32_t bytes;
+        memcpy(&tag, at, sizeof tag);
+        memcpy(&bytes, at + 4, sizeof bytes);
+        at += FUNCTION_ROW_EXT_HEAD;
+        if (bytes > (size_t)(end - at))
+            return;
+        if (tag == FUNCTION_ROW_READ_ONLY && bytes > 0) {
+            free(f->reads);
+            f->reads = malloc(bytes);
+            MOB_ASSERT(f->reads);
+            memcpy(f->reads, at, bytes);
+            f->reads_bytes = bytes;
+        }
+        at += bytes;
+    }
+}
+
 struct node_function *node_function_add(struct node *node, const char *name, size_t name_length,
-    const struct function_record *record, const char *signature, size_t signature_length, bool newest)
+    const struct function_record *record, const char *text, size_t text_length, bool newest)
 {
     struct function_table *table = node->functions;
+    size_t signature_length = strnlen(text, text_length);
     struct node_function *f = node_function_by_id(node, record->id);
     if (!f) {
         if (table->count >= FUNCTIONS_MAX)
@@ -148,7 +177,7 @@ struct node_function *node_function_add(struct node *node, const char *name, siz
         f->id = record->id;
         f->module = record->module;
         f->name = text_copy(name, name_length);
-        f->signature = text_copy(signature, signature_length);
+        f->signature = text_copy(text, signature_length);
         f->kind = record->kind;
         f->method_count = record->method_count;
         f->number = table->count++;
@@ -161,6 +190,8 @@ struct node_function *node_function_add(struct node *node, const char *name, siz
     }
     f->gone = false; /* deployed again */
     f->flags = record->flags; /* a row that an older node wrote has none */
+    if (signature_length < text_length)
+        read_extensions(f, text + signature_length + 1, text + text_length);
     if (newest) {
         size_t length = strlen(f->name);
         struct node_function *other = *bucket_named(table, f->name, length);

@@ -8,7 +8,9 @@
 
 #define FUNCTION_RECORD_VERSION 1
 
-/* Value of a row in the control store (table FUNCTIONS), then the signature text. */
+/* Value of a row in the control store (table FUNCTIONS), then the signature text. When there is more to say,
+ * a NUL ends the text, where nodes that know of nothing more stop, and extensions follow: u16 tag | u16 zero
+ * | u32 bytes | payload. */
 struct function_record {
     uint16_t version;
     uint16_t kind;
@@ -18,6 +20,13 @@ struct function_record {
     struct mob_module_hash module;
 };
 
+enum function_row_ext {
+    FUNCTION_ROW_READ_ONLY = 1 /* bit i of byte i / 8: method i is declared MOB_METHOD_READ_ONLY */
+};
+#define FUNCTION_ROW_EXT_HEAD 8u
+/* A class with more cannot be called: sdk/c/function.h. */
+#define FUNCTION_METHODS_MAX 1024u
+
 /* functions.c */
 struct function_table *function_table_create(void);
 void function_table_destroy(struct function_table *table);
@@ -26,9 +35,13 @@ enum mob_status node_functions_load(struct node *node); /* from the control stor
  */
 struct node_function *node_function_by_id(struct node *node, struct mob_function_id id);
 struct node_function *node_function_by_name(struct node *node, const char *name);
-/* In the table from now on; copies. `newest`: what its name means. NULL = the table is full. */
+/* In the table from now on; copies. `text`: what stands behind the record in its row. `newest`: what its name
+ * means. NULL = the table is full. */
 struct node_function *node_function_add(struct node *node, const char *name, size_t name_length,
-    const struct function_record *record, const char *signature, size_t signature_length, bool newest);
+    const struct function_record *record, const char *text, size_t text_length, bool newest);
+/* Is this method of the class declared so? Not known of rows that nodes wrote before there was that
+ * extension: then it is not. */
+bool node_function_reads(const struct node_function *class, uint16_t method);
 /* How many more it takes. */
 uint32_t node_functions_room(const struct node *node);
 /* A row of the function table is what its name means from now on. */

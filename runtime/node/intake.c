@@ -88,6 +88,8 @@ static bool take_spec(struct node *node, struct node_client *client, uint32_t sl
     spec.head.job = job->id;
     spec.head.attempt = 1;
     struct node_template *template = node_template_make(node, &spec.head, spec.tail, job);
+    node_template_ask_class(template);
+    spec.head.flags = template->head.flags;
     node_template_place(node, &client->templates[slot], template);
     return submit(node, client, &spec.head, template, submitted_ns, spec.tail, spec.tail_bytes, keyed);
 }
@@ -99,6 +101,15 @@ static bool may_submit_again(struct node *node, struct node_client *client, stru
         return true; /* its root is what it was */
     const struct node_task *parent = node_template_parent(node, template);
     return parent && client->worker && parent->sched.worker == client->worker->number;
+}
+
+/* Deployed since its head came? */
+static void find_function_again(struct node *node, struct node_template *template)
+{
+    bool unknown = !template->function;
+    node_template_find_function(node, template);
+    if (unknown)
+        node_template_ask_class(template);
 }
 
 static bool take_sibling(struct node *node, struct node_client *client, uint32_t slot, const uint8_t *body,
@@ -113,7 +124,7 @@ static bool take_sibling(struct node *node, struct node_client *client, uint32_t
         bad_record(node, client, "sibling");
         return true;
     }
-    node_template_find_function(node, template);
+    find_function_again(node, template);
     memcpy(&tail_bytes, body + SIBLING_PREFIX + 4, sizeof tail_bytes);
     struct mob_spec_head head = template->head;
     memcpy(&submitted_ns, body, sizeof submitted_ns);
@@ -130,7 +141,7 @@ uint32_t node_intake_plain(struct node *node, struct node_client *client, const 
     struct node_template *template = record->aux < MOB_HEAD_SLOTS ? client->templates[record->aux] : NULL;
     if (record->type != MOB_OUT_SIBLING || !template || !may_submit_again(node, client, template))
         return 0;
-    node_template_find_function(node, template);
+    find_function_again(node, template);
     return node_submit_plain(node, client, template, run);
 }
 

@@ -66,10 +66,12 @@ static bool continued(void *arg, struct mob_task_id id, struct mob_sched_kin *ki
     return node_tail_walk_kin(arg, id, kin_out);
 }
 
+/* A call that only reads stands in front of the one at its position, and behind those below it. */
 static uint64_t position_of(void *arg, const struct mob_sched_task *call)
 {
+    const struct node_task *task = (const struct node_task *)call;
     (void)arg;
-    return node_extra_of((const struct node_task *)call)->position;
+    return 2 * node_extra_of(task)->position + !node_task_reads(task);
 }
 
 static void inputs_came(void *arg, struct mob_sched_task *sched_task)

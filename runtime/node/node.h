@@ -89,6 +89,8 @@ struct node_function {
     uint16_t kind; /* enum mob_task_kind: TASK or ACTOR_CREATE */
     uint16_t method_count;
     uint16_t flags; /* as its module gives them: MOB_FUNCTION_DETERMINISTIC */
+    uint8_t *reads; /* of a class: bit i of byte i / 8 says that method i is read-only; NULL = none is */
+    uint32_t reads_bytes;
     uint32_t number; /* dense, for the workers' sets of known functions */
     bool newest;
     bool leaving; /* its module is being deleted: no new task gets it */

@@ -99,6 +99,7 @@ static void schedule_calls(struct node *node, struct node_task *parent, struct m
         if (status == MOB_OK) {
             in.id = task->sched.id;
             in.actor = node_actor_number(node, task);
+            in.flags |= node_task_reads(task) ? MOB_SCHED_SPENDS : 0;
             status = mob_sched_submit(node->sched, &task->sched, &in, node->now_ns);
         }
         if (status != MOB_OK)

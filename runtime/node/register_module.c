@@ -1,5 +1,7 @@
 #include "runtime/node/register_module.h"
 
+#include <mobula/mobula.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,6 +16,7 @@ struct described {
     char *name;
     uint16_t kind, methods, flags;
     char *signature;
+    uint8_t reads[FUNCTION_METHODS_MAX / 8]; /* bits: which methods are read-only */
 };
 
 struct registration {
@@ -55,6 +58,13 @@ static struct described *add_described(struct registration *r)
     return &r->functions[r->count++];
 }
 
+static void add_method(struct described *class, uint32_t flags)
+{
+    if ((flags & MOB_METHOD_READ_ONLY) && class->methods < FUNCTION_METHODS_MAX)
+        class->reads[class->methods / 8] |= (uint8_t)(1u << class->methods % 8);
+    class->methods++;
+}
+
 /* A class' signature is its constructor's, then a line "method signature" each. All of them together are
  * shorter than the lines that they come from. */
 static void read_lines(struct registration *r)
@@ -68,7 +78,7 @@ static void read_lines(struct registration *r)
             r->name = fields[1];
         } else if (n >= 4 && strcmp(fields[0], "method") == 0 && last) {
             at += sprintf(at - 1, "\n%s %s", fields[1], fields[3]);
-            last->methods++;
+            add_method(last, (uint32_t)strtoul(fields[2], NULL, 10));
         } else if (n >= 4 && (class || strcmp(fields[0], "function") == 0)) {
             last = add_described(r);
             *last = (struct described){.name = fields[1],
@@ -111,6 +121,39 @@ static struct function_record record_of(const struct registration *r, const stru
         .module = r->module};
 }
 
+/* As many bytes as have a bit that is set. */
+static uint32_t reads_bytes(const struct described *one)
+{
+    uint32_t bytes = sizeof one->reads;
+    while (bytes > 0 && one->reads[bytes - 1] == 0)
+        bytes--;
+    return bytes;
+}
+
+/* A row: the record, and behind it *text_out of *text_bytes_out. Gives. */
+static uint8_t *row_of(
+    const struct registration *r, const struct described *one, char **text_out, size_t *text_bytes_out)
+{
+    const struct function_record record = record_of(r, one);
+    const uint32_t bytes = reads_bytes(one);
+    const uint16_t tag = FUNCTION_ROW_READ_ONLY;
+    size_t signature = strlen(one->signature);
+    uint8_t *row = calloc(1, sizeof record + signature + 1 + FUNCTION_ROW_EXT_HEAD + bytes);
+    MOB_ASSERT(row);
+    memcpy(row, &record, sizeof record);
+    *text_out = (char *)row + sizeof record;
+    *text_bytes_out = signature;
+    memcpy(*text_out, one->signature, signature);
+    if (bytes == 0)
+        return row;
+    char *ext = *text_out + signature + 1;
+    memcpy(ext, &tag, sizeof tag);
+    memcpy(ext + 4, &bytes, sizeof bytes);
+    memcpy(ext + FUNCTION_ROW_EXT_HEAD, one->reads, bytes);
+    *text_bytes_out += 1 + FUNCTION_ROW_EXT_HEAD + bytes;
+    return row;
+}
+
 static void row_done(void *arg, const struct mob_gcs_answer *answer)
 {
     struct registration *r = arg;
@@ -123,13 +166,9 @@ static void row_done(void *arg, const struct mob_gcs_answer *answer)
 /* The name's row, then the pinned one. */
 static enum mob_status put_row(struct registration *r, const struct described *one, bool pinned)
 {
-    char key[MOB_GCS_KEY_MAX], hash[64];
-    struct function_record record = record_of(r, one);
-    size_t signature = strlen(one->signature);
-    uint8_t *value = malloc(sizeof record + signature);
-    MOB_ASSERT(value);
-    memcpy(value, &record, sizeof record);
-    memcpy(value + sizeof record, one->signature, signature);
+    char key[MOB_GCS_KEY_MAX], hash[64], *text;
+    size_t text_bytes;
+    uint8_t *value = row_of(r, one, &text, &text_bytes);
     mob_base32_encode(r->module.b, sizeof r->module.b, hash);
     int length =
         snprintf(key, sizeof key, "%s.%s%s%s", r->name, one->name, pinned ? "@" : "", pinned ? hash : "");
@@ -139,7 +178,7 @@ static enum mob_status put_row(struct registration *r, const struct described *o
         .key = key,
         .key_length = (uint32_t)length,
         .value = value,
-        .value_length = (uint32_t)(sizeof record + signature),
+        .value_length = (uint32_t)(sizeof(struct function_record) + text_bytes),
         .if_version = MOB_GCS_ANY_VERSION,
     };
     enum mob_status status = mob_gcs_put(r->node->gcs, &put, row_done, r);
@@ -163,14 +202,17 @@ static void put_rows(struct registration *r)
 
 static void enter_table(const struct registration *r)
 {
-    char name[2 * MOB_CALLABLE_NAME_MAX + 2];
+    char name[2 * MOB_CALLABLE_NAME_MAX + 2], *text;
+    size_t text_bytes;
     for (uint32_t i = 0; i < r->count; i++) {
         const struct described *one = &r->functions[i];
         struct function_record record = record_of(r, one);
         int length = snprintf(name, sizeof name, "%s.%s", r->name, one->name);
-        struct node_function *f = node_function_add(
-            r->node, name, (size_t)length, &record, one->signature, strlen(one->signature), true);
+        uint8_t *row = row_of(r, one, &text, &text_bytes);
+        struct node_function *f =
+            node_function_add(r->node, name, (size_t)length, &record, text, text_bytes, true);
         MOB_ASSERT(f); /* has_room */
+        free(row);
     }
 }
 

@@ -339,6 +339,8 @@ enum mob_status node_replay_call(
     struct mob_spec spec = {
         .head = *call->spec, .tail = (const uint8_t *)(call->spec + 1), .tail_bytes = call->tail_bytes};
     spec.head.attempt = call->attempt + 1;
+    if (!call->reads) /* it has its edge, whatever its method is declared to be now or was then */
+        spec.head.flags &= (uint16_t)~MOB_SPEC_READ_ONLY;
     uint8_t flags = (uint8_t)(TASK_ACTOR_CALL | (call->finished ? TASK_REMAKE : 0) |
         (call->outcomes ? 0 : TASK_NO_OUTCOMES));
     enum mob_status status = node_resubmit(node, &spec, call->submitted_ns, flags, task_out);

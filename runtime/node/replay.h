@@ -21,6 +21,7 @@ struct replay_call {
     uint64_t position;
     struct mob_task_id task;
     bool skipped, finished, outcomes;
+    bool reads; /* it has no edge, and no position of its own: those below this one stand before it */
     uint32_t attempt;
     struct mob_spec_head *spec; /* followed by its tail; NULL = not there */
     uint32_t tail_bytes;
@@ -55,9 +56,12 @@ void node_replay_read(
  * not, and *missing_out is the first that is lost: a replay would make another state than the one that was.
  */
 bool node_replay_gap(const struct replay_log *log, uint64_t from, uint64_t behind, uint64_t *missing_out);
-/* A record for this call at its old position: of a finished one, one whose run commits nothing. */
+/* A record for this call at its old position: of a finished one, one whose run commits nothing. MOB_EXISTS:
+ * it is queued. */
 MOB_MUST_USE enum mob_status node_replay_call(
     struct node *node, const struct replay_call *call, struct node_task **task_out);
+/* One that was made by itself, read_again.c; NULL is fine. */
+void node_replay_call_free(struct replay_call *call);
 
 /* Queues the finished calls at positions >= `from` as replays and the unfinished ones that are not queued
  * here behind them, then calls node_actor_replay_ready. When one of them is not in the lineage any more, or

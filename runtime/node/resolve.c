@@ -14,6 +14,7 @@
 #include "runtime/node/full_store.h"
 #include "runtime/node/large_hashes.h"
 #include "runtime/node/notices.h"
+#include "runtime/node/read_again.h"
 #include "runtime/node/remade.h"
 #include "runtime/node/shadow.h"
 #include "runtime/node/submit.h"
@@ -177,7 +178,7 @@ static void note_hashes(struct node_stored_return *stored, uint32_t count, const
         node_remade_hashed(stored, count, known->hashes[i].id.slot, known->hashes[i].hash);
 }
 
-static void expect_the_same(struct node *node, struct node_task *task, const struct known *known)
+struct node_stored_return *node_known_stored(const struct known *known, uint32_t *count_out)
 {
     uint32_t count;
     struct node_stored_return *stored;
@@ -193,13 +194,21 @@ static void expect_the_same(struct node *node, struct node_task *task, const str
     }
     node_remade_add_puts(&stored, &count, &known->stored_puts);
     note_hashes(stored, count, known);
+    *count_out = count;
+    return stored;
+}
+
+static void expect_the_same(struct node *node, struct node_task *task, const struct known *known)
+{
+    uint32_t count;
+    struct node_stored_return *stored = node_known_stored(known, &count);
     node_remade_expect(node, task, stored, count, known->items);
     free(stored);
 }
 
-/* The generation to run again for this object: each makes its own puts. An earlier one than that which ended
- * the task fails again and is followed by the next, as it was the first time. */
-static uint32_t made_in(const struct known *known)
+/* Each makes its own puts. An earlier one than that which ended the task fails again and is followed by the
+ * next, as it was the first time. */
+uint32_t node_known_made_in(const struct known *known)
 {
     uint32_t generation = mob_put_generation(known->id.slot), last = known->completion->generation;
     return is_own_put(known->id.slot) && generation < last ? generation : last;
@@ -213,7 +222,7 @@ enum mob_status node_resubmit_known(
         .tail_bytes = known->spec_tail_bytes};
     if (known->completion) {
         spec.head.attempt = known->completion->attempt;
-        spec.head.generation = made_in(known);
+        spec.head.generation = node_known_made_in(known);
         flags |= TASK_REMAKE;
     } else if (known->attempt > 0) {
         spec.head.attempt = known->attempt;
@@ -229,7 +238,7 @@ enum mob_status node_resubmit_known(
 }
 
 /* Returns are told when the task ends, whatever they are; a put only if it makes it. */
-static void want(struct node *node, struct node_task *task, uint32_t slot)
+void node_remake_wants(struct node *node, struct node_task *task, uint32_t slot)
 {
     if (is_own_put(slot))
         node_remade_want_put(node, task, slot);
@@ -240,14 +249,17 @@ static void remake(struct node *node, const struct known *known, uint32_t slot, 
 {
     struct node_task *task = node_task_find(node, known->id.task);
     if (task) { /* on its way already */
-        want(node, task, known->id.slot);
+        node_remake_wants(node, task, known->id.slot);
         set_submitter(task, slot, session);
         return;
     }
     if (known->completion && known->spec && known->spec->kind == MOB_KIND_ACTOR_CALL) {
         if (slot != NODE_NOBODY && node_client_is(node, slot, session))
             node_watch_made(node, node_client_at(node, slot), known->id);
-        node_shadow_want(node, known);
+        if (known->spec->flags & MOB_SPEC_READ_ONLY)
+            node_read_again(node, known);
+        else
+            node_shadow_want(node, known, NULL);
         return;
     }
     enum mob_status status = MOB_OBJECT_LOST;
@@ -257,7 +269,7 @@ static void remake(struct node *node, const struct known *known, uint32_t slot, 
         node_ready_committed(node, known->id, status, MOB_TYPE_ERROR, slot, session);
         return;
     }
-    want(node, task, known->id.slot);
+    node_remake_wants(node, task, known->id.slot);
     set_submitter(task, slot, session);
     node_enter(node, task);
 }

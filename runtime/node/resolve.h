@@ -16,4 +16,11 @@ void node_ready_committed(struct node *node, struct mob_object_id id, enum mob_s
 MOB_MUST_USE enum mob_status node_resubmit_known(
     struct node *node, const struct known *known, uint8_t flags, struct node_task **task_out);
 
+/* Of one that has ended: what it left in the store, in order of slot; free. NULL = nothing. */
+struct node_stored_return *node_known_stored(const struct known *known, uint32_t *count_out);
+/* The generation to run again for this object. */
+uint32_t node_known_made_in(const struct known *known);
+/* This object is what the task runs again for. */
+void node_remake_wants(struct node *node, struct node_task *task, uint32_t slot);
+
 #endif

@@ -12,6 +12,7 @@
 #include "runtime/node/task.h"
 #include "runtime/node/workers.h"
 
+#define NONE UINT64_MAX
 enum { TRIES_MAX = 3 }; /* a replay that dies of the same call each time */
 
 enum shadow_state {
@@ -27,6 +28,8 @@ struct shadow {
     struct shadow_wants wants;
     struct node_actor actor; /* of the instance; in no table of actors */
     uint64_t from; /* first position that it runs */
+    uint64_t upto; /* and behind the last. While it waits: first that the actor still has to repeat */
+    uint64_t repeats; /* while it waits: last that the actor has to repeat before it can begin; else NONE */
     uint32_t left; /* tasks that have not ended */
     bool interrupted; /* stopped for a reason that is not its own */
     bool actor_waits; /* to restart */
@@ -44,6 +47,7 @@ static struct shadow *create(struct node *node, struct mob_actor_id id)
     shadow_table_add(&node->shadows, &shadow->entry, id);
     shadow->node = node;
     shadow->state = SHADOW_WAITING;
+    shadow->repeats = NONE;
     shadow->actor.id = id;
     return shadow;
 }
@@ -95,7 +99,7 @@ static void give_up(struct shadow *shadow, enum mob_status why)
     while (wants) {
         struct shadow_want *next = wants->next;
         node_ready_committed(node, wants->id, why, MOB_TYPE_ERROR, NODE_NOBODY, 0);
-        free(wants);
+        shadow_want_free(wants);
         wants = next;
     }
 }
@@ -113,9 +117,9 @@ static struct shadow_want *sift(struct shadow *shadow)
     while (all) {
         struct shadow_want *want = all;
         all = all->next;
-        want->tries += !shadow->interrupted;
+        want->tries += !shadow->interrupted && shadow_want_upto(want) <= shadow->upto;
         if (is_there(shadow->node, want->id)) {
-            free(want);
+            shadow_want_free(want);
         } else if (want->tries < TRIES_MAX) {
             shadow_wants_put(&shadow->wants, want);
         } else {
@@ -190,24 +194,59 @@ static bool enter_creation(struct shadow *shadow)
     return enter(shadow, status, task);
 }
 
+static bool is_to_run(const struct shadow *shadow, const struct replay_call *call)
+{
+    return call->position >= shadow->from && !call->skipped && call->finished;
+}
+
+static int by_position(const void *a, const void *b)
+{
+    uint64_t x = (*(struct shadow_want *const *)a)->position, y = (*(struct shadow_want *const *)b)->position;
+    return x < y ? -1 : x > y;
+}
+
+/* What is wanted of calls that have no edges, each to its place among the others. One that cannot be entered
+ * is not made. */
+static void enter_reads(struct shadow *shadow)
+{
+    uint32_t count = 0;
+    struct shadow_want **reads = malloc((shadow->wants.count + 1) * sizeof(struct shadow_want *));
+    MOB_ASSERT(reads);
+    for (struct shadow_want *want = shadow->wants.first; want; want = want->next)
+        if (want->read && shadow_want_upto(want) <= shadow->upto)
+            reads[count++] = want;
+    qsort(reads, count, sizeof *reads, by_position); /* then no place is looked for from the beginning */
+    for (uint32_t i = 0; i < count; i++) {
+        struct node_task *task = NULL;
+        enum mob_status status = node_replay_call(shadow->node, reads[i]->read, &task);
+        if (status != MOB_EXISTS) /* for another of its results */
+            (void)enter(shadow, status, task);
+    }
+    free(reads);
+}
+
 /* Its calls in order, then the creation, as for a restart. */
-static void run(struct shadow *shadow, const struct replay_log *log, uint64_t last)
+static void run(struct shadow *shadow, const struct replay_log *log)
 {
     bool good = true;
     uint32_t calls = 0;
     shadow->state = SHADOW_RUNNING;
     shadow->left = 1; /* ours: a task may fail at once */
-    for (uint32_t i = 0; i < log->count && good && log->calls[i].position <= last; i++) {
+    shadow->actor.sent = shadow->from;
+    for (uint32_t i = 0; i < log->count && good && log->calls[i].position < shadow->upto; i++) {
         const struct replay_call *call = &log->calls[i];
         struct node_task *task = NULL;
-        if (call->position < shadow->from || call->skipped || !call->finished)
+        if (!is_to_run(shadow, call))
             continue;
         enum mob_status status = call->spec ? node_replay_call(shadow->node, call, &task) : MOB_LINEAGE_GONE;
         good = enter(shadow, status, task);
         calls++;
     }
+    if (good)
+        enter_reads(shadow);
     good = good && enter_creation(shadow);
-    MOB_LOG_INFO("shadow", "queued", "calls=%u from=%lu upto=%lu good=%d", calls, shadow->from, last, good);
+    MOB_LOG_INFO(
+        "shadow", "queued", "calls=%u from=%lu upto=%lu good=%d", calls, shadow->from, shadow->upto, good);
     if (!good)
         stop(shadow);
     one_ended(shadow);
@@ -215,14 +254,14 @@ static void run(struct shadow *shadow, const struct replay_log *log, uint64_t la
 
 /* ---- before a run: the log, and where to start ---- */
 
-static enum mob_status prepare(struct shadow *shadow, const struct replay_log *log, uint64_t last)
+static enum mob_status prepare(struct shadow *shadow, const struct replay_log *log)
 {
     struct node *node = shadow->node;
     struct node_actor *actor = &shadow->actor;
     if (log->found.status != MOB_OK)
         return log->found.status;
     uint64_t missing;
-    if (!log->creation || node_replay_gap(log, shadow->from, last + 1, &missing))
+    if (!log->creation || node_replay_gap(log, shadow->from, shadow->upto, &missing))
         return MOB_LINEAGE_GONE;
     actor->head = *log->creation;
     actor->tail_bytes = log->creation_tail_bytes;
@@ -236,24 +275,45 @@ static enum mob_status prepare(struct shadow *shadow, const struct replay_log *l
     return mob_sched_actor_open(node->sched, &actor->number);
 }
 
+/* The actor has calls to repeat itself, whose ids it has queued: a shadow runs none of them. True = one of
+ * them stands before everything that is wanted. */
+static bool waits_for_actor(
+    struct shadow *shadow, const struct replay_log *log, const struct shadow_range *range)
+{
+    shadow->upto = range->upto;
+    for (uint32_t i = 0; i < log->count && log->calls[i].position < shadow->upto; i++)
+        if (is_to_run(shadow, &log->calls[i]) && node_task_find(shadow->node, log->calls[i].task))
+            shadow->upto = log->calls[i].position;
+    if (range->least <= shadow->upto)
+        return false;
+    for (uint32_t i = 0; i < log->count && log->calls[i].position < range->least; i++)
+        if (is_to_run(shadow, &log->calls[i]) && node_task_find(shadow->node, log->calls[i].task))
+            shadow->repeats = log->calls[i].position;
+    return true;
+}
+
 static void on_log(void *arg, const struct replay_log *log)
 {
     struct shadow *shadow = arg;
-    uint64_t first, last;
-    shadow_wants_range(&shadow->wants, &first, &last);
+    struct shadow_range range = shadow_wants_range(&shadow->wants);
     if (actor_restarts(shadow)) { /* since the reading began */
         instance_fini(shadow);
         shadow->state = SHADOW_WAITING;
         return;
     }
-    if (shadow->actor.restore && shadow->actor.restore->position >= first) {
+    if (shadow->actor.restore && shadow->actor.restore->position >= range.first) {
         free(shadow->actor.restore);
         shadow->actor.restore = NULL; /* too new: from the beginning */
     }
     shadow->from = shadow->actor.restore ? shadow->actor.restore->position + 1 : 0;
-    enum mob_status status = prepare(shadow, log, last);
+    if (log->found.status == MOB_OK && waits_for_actor(shadow, log, &range)) {
+        instance_fini(shadow);
+        shadow->state = SHADOW_WAITING;
+        return;
+    }
+    enum mob_status status = prepare(shadow, log);
     if (status == MOB_OK)
-        run(shadow, log, last);
+        run(shadow, log);
     else
         give_up(shadow, status);
 }
@@ -275,26 +335,53 @@ static void start(struct shadow *shadow)
     }
     shadow->state = SHADOW_READING;
     shadow->interrupted = false;
+    shadow->repeats = NONE;
     node_checkpoint_read(shadow->node, shadow->actor.id, on_checkpoint, NULL, shadow);
 }
 
 /* ---- from outside ---- */
 
-void node_shadow_want(struct node *node, const struct known *known)
+/* What runs may need this. In its place, if the instance is not past it: a replay that waits for it goes on.
+ */
+static void want_while_running(struct shadow *shadow, uint64_t position, const struct replay_call *read)
+{
+    struct node_task *task = NULL;
+    if (shadow->interrupted || !shadow->actor.number ||
+        (read ? position > shadow->upto : position >= shadow->from))
+        return; /* the next run makes it, or this one, and nothing of this one needs it before */
+    if (read && shadow->actor.sent <= position) {
+        enum mob_status status = node_replay_call(shadow->node, read, &task);
+        if (status != MOB_EXISTS)
+            (void)enter(shadow, status, task);
+        return;
+    }
+    shadow->interrupted = true; /* again, with it */
+    stop(shadow);
+}
+
+void node_shadow_want(struct node *node, const struct known *known, struct replay_call *read)
 {
     struct mob_actor_id id = known->spec->actor;
     struct shadow *shadow = find(node, id);
     uint64_t position = known->completion->position;
     if (!shadow)
         shadow = create(node, id);
-    if (!shadow_wants_add(&shadow->wants, known->id, position))
+    if (!shadow_wants_add(&shadow->wants, known->id, position, read))
         return;
     if (shadow->state == SHADOW_WAITING) {
-        start(shadow);
-    } else if (shadow->state == SHADOW_RUNNING && position < shadow->from && !shadow->interrupted) {
-        shadow->interrupted = true; /* one of its calls may need this: again, from further back */
-        stop(shadow);
+        uint64_t upto = read ? position : position + 1;
+        if (shadow->repeats == NONE || upto <= shadow->upto)
+            start(shadow);
+    } else if (shadow->state == SHADOW_RUNNING) {
+        want_while_running(shadow, position, read);
     }
+}
+
+void node_shadow_repeated(struct node *node, struct mob_actor_id actor, uint64_t position)
+{
+    struct shadow *shadow = node->shadows.count > 0 ? find(node, actor) : NULL;
+    if (shadow && shadow->state == SHADOW_WAITING && shadow->repeats <= position)
+        start(shadow);
 }
 
 struct node_actor *node_shadow_actor(struct node *node, const struct node_task *task)
@@ -318,7 +405,7 @@ void node_shadow_task_ended(struct node *node, struct node_task *task, enum mob_
             up = mob_sched_actor_up(node->sched, actor->number, (uint16_t)actor->worker->number);
         if (up != MOB_OK)
             close_instance(shadow); /* a worker that its constructor left goes on to other tasks */
-    } else {
+    } else if (!node_task_reads(task)) {
         actor->last_call = task->sched.id;
         actor->last_position = node_extra_of(task)->position;
     }
@@ -358,7 +445,7 @@ void node_shadow_resume(struct node *node, struct mob_actor_id id)
     while (wants) { /* a call that is queued again makes it; else this comes back */
         struct shadow_want *next = wants->next;
         node_resolve(node, wants->id);
-        free(wants);
+        shadow_want_free(wants);
         wants = next;
     }
 }
@@ -382,7 +469,7 @@ static void end(struct shadow *shadow)
     while (lost) {
         struct shadow_want *next = lost->next;
         node_ready_committed(node, lost->id, MOB_OBJECT_LOST, MOB_TYPE_ERROR, NODE_NOBODY, 0);
-        free(lost);
+        shadow_want_free(lost);
         lost = next;
     }
 }

@@ -7,17 +7,24 @@
  * calls return lies in the store afterwards, as after any replay.
  *
  * At most one shadow of an actor runs at a time, and none while the actor restarts: both would queue the same
- * ids. The restart goes first; what is wanted then is asked for again when the actor is up. Node thread only.
+ * ids. The restart goes first; what is wanted then is asked for again when the actor is up. Of the calls that
+ * it still has to repeat by then, and those behind them, a shadow runs none either: what needs them waits. So
+ * whatever the actor's own replay waits for is made, since that needs only what it has come past. Node thread
+ * only.
  */
 #ifndef MOB_RUNTIME_NODE_SHADOW_H
 #define MOB_RUNTIME_NODE_SHADOW_H
 
 #include "runtime/node/actor_record.h"
 #include "runtime/node/known.h"
+#include "runtime/node/replay.h"
 
 /* The bytes of `known->id`, of a call that has finished, are gone. Whoever waits for the object hears of it
- * as of any other: when it is made, or that it is lost. */
-void node_shadow_want(struct node *node, const struct known *known);
+ * as of any other: when it is made, or that it is lost. `read`: of one that has no edge (read_again.h);
+ * takes. */
+void node_shadow_want(struct node *node, const struct known *known, struct replay_call *read);
+/* The actor's own worker has repeated the call at this position. */
+void node_shadow_repeated(struct node *node, struct mob_actor_id actor, uint64_t position);
 /* The record of the instance that runs this task, which is a shadow's. */
 struct node_actor *node_shadow_actor(struct node *node, const struct node_task *task);
 /* A task of a shadow has ended, before its record goes. */

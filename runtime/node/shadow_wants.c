@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "runtime/node/replay.h"
 
 enum { BUCKETS_FIRST = 16 };
 
@@ -39,16 +40,19 @@ void shadow_wants_put(struct shadow_wants *wants, struct shadow_want *want)
     link_into(wants, want);
 }
 
-bool shadow_wants_add(struct shadow_wants *wants, struct mob_object_id id, uint64_t position)
+bool shadow_wants_add(
+    struct shadow_wants *wants, struct mob_object_id id, uint64_t position, struct replay_call *read)
 {
     const struct shadow_want *same = wants->buckets ? *bucket_of(wants, id) : NULL;
     while (same && !mob_object_id_eq(same->id, id))
         same = same->in_bucket;
-    if (same)
+    if (same) {
+        node_replay_call_free(read);
         return false;
+    }
     struct shadow_want *want = malloc(sizeof *want);
     MOB_ASSERT(want);
-    *want = (struct shadow_want){.id = id, .position = position};
+    *want = (struct shadow_want){.id = id, .position = position, .read = read};
     shadow_wants_put(wants, want);
     return true;
 }
@@ -61,14 +65,22 @@ struct shadow_want *shadow_wants_take(struct shadow_wants *wants)
     return all;
 }
 
-void shadow_wants_range(const struct shadow_wants *wants, uint64_t *first_out, uint64_t *last_out)
+void shadow_want_free(struct shadow_want *want)
 {
-    *first_out = UINT64_MAX;
-    *last_out = 0;
+    node_replay_call_free(want->read);
+    free(want);
+}
+
+struct shadow_range shadow_wants_range(const struct shadow_wants *wants)
+{
+    struct shadow_range range = {.first = UINT64_MAX, .least = UINT64_MAX};
     for (const struct shadow_want *want = wants->first; want; want = want->next) {
-        *first_out = want->position < *first_out ? want->position : *first_out;
-        *last_out = want->position > *last_out ? want->position : *last_out;
+        uint64_t upto = shadow_want_upto(want);
+        range.first = want->position < range.first ? want->position : range.first;
+        range.least = upto < range.least ? upto : range.least;
+        range.upto = upto > range.upto ? upto : range.upto;
     }
+    return range;
 }
 
 void shadow_wants_fini(struct shadow_wants *wants)
@@ -76,7 +88,7 @@ void shadow_wants_fini(struct shadow_wants *wants)
     struct shadow_want *all = shadow_wants_take(wants);
     while (all) {
         struct shadow_want *next = all->next;
-        free(all);
+        shadow_want_free(all);
         all = next;
     }
 }

@@ -166,9 +166,8 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
     }
     if (task->flags & TASK_LOOK_UP)
         in.flags |= MOB_SCHED_RAN;
-    if (task->flags & TASK_UNLOGGED)
-        in.flags |= MOB_SCHED_SPENDS;
     if (task->flags & TASK_ACTOR_CALL) {
+        in.flags |= node_task_reads(task) ? MOB_SCHED_SPENDS : 0;
         in.actor = node_actor_number(node, task);
         in.flags |= task->flags & TASK_LOOK_UP ? MOB_SCHED_REPLAY : 0; /* it may have a place already */
         in.flags |= task->flags & TASK_REMAKE ? MOB_SCHED_REPEATS : 0;
@@ -206,6 +205,7 @@ static void submitted_again(struct node *node, struct node_client *client, const
     node_task_head(known, &known_head);
     known_head.caller_seq = head->caller_seq;
     known_head.generation = head->generation;
+    node_spec_reads_alike(&known_head, head);
     struct mob_hash128 a = mob_spec_digest(&known_head, known_tail, known_bytes);
     struct mob_hash128 b = mob_spec_digest(head, tail, tail_bytes);
     if (keyed || mob_hash128_eq(a, b)) {

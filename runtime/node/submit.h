@@ -21,6 +21,12 @@ bool node_submit_looked_up(struct node *node, struct node_client *client, const 
     bool keyed);
 /* A known id came with other content: its submitter hears it. */
 void node_tell_diverged(struct node *node, struct node_client *client, const struct mob_spec_head *head);
+/* That a call only reads is no part of what was asked for: logs of before may say otherwise. */
+static inline void node_spec_reads_alike(struct mob_spec_head *head, const struct mob_spec_head *as)
+{
+    const uint16_t reads = MOB_SPEC_READ_ONLY;
+    head->flags = (uint16_t)((head->flags & ~reads) | (as->flags & reads));
+}
 /* A task whose spec is in the lineage already runs (again): recovery, re-making, restart of an actor. */
 MOB_MUST_USE enum mob_status node_resubmit(struct node *node, const struct mob_spec *spec,
     int64_t submitted_ns, uint8_t flags, struct node_task **task_out);

@@ -14,6 +14,7 @@ static bool same_submission(
     struct mob_spec_head first = *known->spec;
     first.caller_seq = head->caller_seq;
     first.generation = head->generation;
+    node_spec_reads_alike(&first, head);
     struct mob_hash128 a =
         mob_spec_digest(&first, (const uint8_t *)(known->spec + 1), known->spec_tail_bytes);
     struct mob_hash128 b = mob_spec_digest(head, tail, tail_bytes);

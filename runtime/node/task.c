@@ -59,6 +59,17 @@ void node_template_find_function(struct node *node, struct node_template *templa
         template->function = NULL;
 }
 
+void node_template_ask_class(struct node_template *template)
+{
+    struct mob_spec_head *head = &template->head;
+    const struct node_function *class = template->function;
+    if (head->kind != MOB_KIND_ACTOR_CALL || !class)
+        return;
+    head->flags &= (uint16_t)~MOB_SPEC_READ_ONLY;
+    if ((head->flags & MOB_SPEC_UNLOGGED) || node_function_reads(class, head->method))
+        head->flags |= MOB_SPEC_READ_ONLY;
+}
+
 struct node_template *node_template_make(
     struct node *node, const struct mob_spec_head *head, const uint8_t *tail, struct node_job *job)
 {

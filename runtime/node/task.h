@@ -42,7 +42,7 @@ union node_task_own {
 struct node_task_extra {
     union node_task_own tail;
     uint32_t attempt, generation, caller_seq, incarnation;
-    uint64_t position; /* of an actor call, from 0 */
+    uint64_t position; /* of an actor call, from 0; of one that only reads: of the first call behind it */
     uint32_t yielded; /* items of a generator, of all attempts */
     uint32_t retries_spent; /* of max_retries, under earlier incarnations of the node */
     bool repeats; /* this attempt repeats one of its generation */
@@ -101,6 +101,9 @@ struct node_template *node_template_make(
     struct node *node, const struct mob_spec_head *head, const uint8_t *tail, struct node_job *job);
 /* Unless it has it: it may have been deployed since the head came. */
 void node_template_find_function(struct node *node, struct node_template *template);
+/* Of a head that a client sent: whether the method only reads is said by its class here, whatever its caller
+ * says. What the log holds is not asked again. */
+void node_template_ask_class(struct node_template *template);
 void node_template_hold(struct node_template *template);
 void node_template_drop(struct node *node, struct node_template *template); /* NULL: nothing */
 /* Into a head slot: takes `template` (NULL: empties it), and drops what stood there. */
@@ -119,6 +122,13 @@ void node_task_rooms_free(struct node *node);
 struct node_task_extra *node_task_extra(
     struct node *node, struct node_task *task); /* made when it has none */
 
+/* A call of a method that only reads: it has no place among the actor's calls, and no edge; the calls below
+ * its position stand before it, and no others. */
+static inline bool node_task_reads(const struct node_task *task)
+{
+    const struct mob_spec_head *head = &task->template->head;
+    return head->kind == MOB_KIND_ACTOR_CALL && (head->flags & MOB_SPEC_READ_ONLY);
+}
 uint32_t node_task_attempt(const struct node_task *task);
 uint32_t node_task_generation(const struct node_task *task);
 bool node_task_is_shadow(const struct node_task *task);

@@ -132,7 +132,8 @@ struct mob_sched_options {
     /* Stream of a started task's children, for recursive cancel; NULL = only the task itself. */
     struct mob_stream (*children_of)(void *arg, const struct mob_sched_task *task);
     /* Position of an actor call in its actor's order (GCS.md "stateful edge"); the same for as long as the
-     * core has the call. NULL = calls go in the order of submission, and there are no replays. */
+     * core has the call. Several may have one: their order among themselves is nobody's matter. NULL = calls
+     * go in the order of submission, and there are no replays. */
     uint64_t (*position_of)(void *arg, const struct mob_sched_task *call);
     /* Has this task ended, but not what it became (it returned the future of another, a tail call)? Then its
      * children, for recursive cancel. NULL = there are none of that kind. */

@@ -27,7 +27,7 @@ static void insert(struct mob_sched *s, struct mob_sched_task *t, uint32_t after
     a->count++;
 }
 
-/* The last call in the queue below its position; found from `from` on, which is below it or 0. */
+/* The last call in the queue below its position; found from `from` on, which is not above it, or 0. */
 static uint32_t place_of(const struct mob_sched *s, const struct mob_sched_task *t, uint32_t from)
 {
     const struct sched_actor *a = &s->actors[t->lane];
@@ -46,7 +46,7 @@ void sched_actor_append(struct mob_sched *s, struct mob_sched_task *t)
     if (t->flags & MOB_SCHED_REPLAY) {
         MOB_ASSERT(s->options.position_of);
         /* replays come in order, so the place of the one before is where to look */
-        bool behind = a->placed && position_of(s, a->placed) < position_of(s, t->handle);
+        bool behind = a->placed && position_of(s, a->placed) <= position_of(s, t->handle);
         insert(s, t, place_of(s, t, behind ? a->placed : 0));
         a->placed = t->handle;
     } else {

@@ -145,7 +145,7 @@ static const char *check_lanes(const struct mob_sched *s)
             queued += task_at(s, at)->state == MOB_SCHED_READY;
             CHECK(task_at(s, at)->prev == prev, "an actor's queue is broken");
             CHECK(!s->options.position_of || !prev ||
-                    s->options.position_of(s->options.arg, task_at(s, prev)) <
+                    s->options.position_of(s->options.arg, task_at(s, prev)) <=
                         s->options.position_of(s->options.arg, task_at(s, at)),
                 "an actor's calls are not in the order of their positions");
         }

@@ -348,6 +348,14 @@ static void end(struct mob_worker *worker)
     mob_client_leave(client, worker->actor.lives);
 }
 
+/* Checkpoints are taken behind positions, and those that only read have none. */
+static void checkpoint(struct mob_worker *worker)
+{
+    const struct mob_spec_head *head = &worker->call->head;
+    if (head->kind == MOB_KIND_ACTOR_CALL && !(head->flags & MOB_SPEC_READ_ONLY))
+        mob_worker_checkpoint(worker);
+}
+
 void mob_worker_run_task(struct mob_worker *worker, const struct mob_in_spec *in,
     const struct mob_spec_head *head, const uint8_t *tail, uint32_t tail_bytes)
 {
@@ -369,8 +377,7 @@ void mob_worker_run_task(struct mob_worker *worker, const struct mob_in_spec *in
     measure(worker, &times);
     note_log(worker);
     mob_worker_complete(worker, &times);
-    if (worker->call->head.kind == MOB_KIND_ACTOR_CALL)
-        mob_worker_checkpoint(worker);
+    checkpoint(worker);
     end(worker);
 }
 
@@ -383,8 +390,7 @@ void mob_worker_end_unstarted(struct mob_worker *worker, const struct mob_in_spe
     worker->call->cancelled = true;
     say_stopped(worker->call);
     mob_worker_complete(worker, &times);
-    if (worker->call->head.kind == MOB_KIND_ACTOR_CALL)
-        mob_worker_checkpoint(worker);
+    checkpoint(worker);
     end(worker);
 }
 

@@ -373,6 +373,63 @@ static void large_checkpoints_replace_each_other(void **state)
     OK(mob_actor_kill(actor, true));
 }
 
+/* What was read is read again by nobody, and is what it was: after its worker's end, and its node's. Only
+ * what stood in the memory of a node that is gone is made again, once, for a replay that goes on from it. */
+static void reads_are_not_repeated(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 4, VIEW = 50000 };
+    struct mob_actor_options options = {
+        .struct_size = sizeof options, .name = "is read", .detached = true, .max_restarts = -1};
+    struct mob_actor *actor;
+    struct mob_future *future, *peek, *view;
+    char peeks[ROUNDS][MOB_TEXT_ID_MAX], views[ROUNDS][MOB_TEXT_ID_MAX];
+    int64_t states[ROUNDS], expected = chaos_mix(8, 0);
+    uint8_t *model = malloc(VIEW);
+    OK(mob_actor_create(client, "chaos.Chain", MOB_ARGS(mob_i64(8)), &options, &actor));
+    for (int i = 0; i < ROUNDS; i++) { /* all of it is under way at once */
+        OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(i)), NULL, &future));
+        OK(mob_actor_call(actor, "peek", MOB_ARGS(mob_utf8(trace)), NULL, &peek));
+        OK(mob_actor_call(actor, "view", MOB_ARGS(mob_utf8(trace), mob_i64(VIEW)), NULL, &view));
+        mob_release(future);
+        OK(mob_actor_call(actor, "step_by", MOB_ARGS(mob_ref(view)), NULL, &future));
+        states[i] = expected = chaos_mix(expected, i);
+        chaos_fill(expected, model, VIEW);
+        expected = chaos_mix(expected, chaos_digest(model, VIEW, 1));
+        assert_int_equal(get_of(peek), states[i]);
+        assert_int_equal(get_of(future), expected);
+        mob_future_id(peek, peeks[i]);
+        mob_future_id(view, views[i]);
+        mob_release(future);
+        mob_release(peek);
+        mob_release(view);
+    }
+    free(model);
+    OK(mob_flush(client, PATIENCE));
+    const int peeked = lines("peek"), viewed = lines("view");
+    assert_int_equal(peeked, ROUNDS);
+    assert_int_equal(viewed, ROUNDS);
+    for (int again = 0; again < 2; again++) {
+        again == 0 ? kill_workers() : lose_node();
+        OK(mob_actor_find(client, "is read", &actor));
+        OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(9)), NULL, &future));
+        expected = chaos_mix(expected, 9);
+        assert_int_equal(get_of(future), expected);
+        mob_release(future);
+        for (int i = 0; i < ROUNDS; i++) {
+            OK(mob_future_from_id(client, peeks[i], &peek));
+            assert_int_equal(get_of(peek), states[i]);
+            mob_release(peek);
+            OK(mob_future_from_id(client, views[i], &view));
+            check_bytes(view, states[i], VIEW);
+            mob_release(view);
+        }
+        assert_int_equal(lines("peek"), peeked);
+        assert_int_equal(lines("view"), viewed + (again == 0 ? 0 : ROUNDS));
+    }
+    OK(mob_actor_kill(actor, true));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -386,6 +443,7 @@ int main(void)
         cmocka_unit_test(lost_results_of_a_dead_actor_are_made_again),
         cmocka_unit_test(actor_that_dies_beside_its_shadow_restarts),
         cmocka_unit_test(large_checkpoints_replace_each_other),
+        cmocka_unit_test(reads_are_not_repeated),
     };
     cmocka_set_test_filter(getenv("MOBULA_TEST")); /* one of them */
     return cmocka_run_group_tests_name("actor_restart", tests, set_up, tear_down);

@@ -22,7 +22,7 @@ def test_functions_and_classes_are_described(c):
     check(argument_types(add["schema"]) == [("a", "i64"), ("b", "i64")] and "methods" not in add, "a function", add)
     counter = c.json("GET", f"{V1}/functions/quickstart.Counter", expect=200)
     check(argument_types(counter["schema"]) == [("start", "i64")], "a class has its constructor's", counter)
-    check(list(counter["methods"]) == ["add"], "and its methods", counter)
+    check(list(counter["methods"]) == ["add", "value"], "and its methods", counter)
     method = counter["methods"]["add"]
     check(method["signature"] == "i64 amount -> i64" and argument_types(method["schema"]) == [("amount", "i64")], "each with one", method)
     check(method["schema"]["properties"]["returns"]["minItems"] == 1, "and what it returns", method)

@@ -294,6 +294,25 @@ def test_lineage(c):
     check([n.get("position") for n in nodes[:3]] in ([2, 1, 0], [3, 2, 1]), "positions", nodes)
 
 
+def test_read_only_calls(c):
+    actor = c.json("POST", V1 + "/actors", {"class": "quickstart.Counter", "arguments": [10]}, expect=201)["id"]
+
+    def call(method, *arguments):
+        return c.json("POST", f"{V1}/actors/{actor}/methods/{method}", {"arguments": arguments}, expect=202)
+
+    calls = [call("add", 1), call("value"), call("value"), call("add", 1), call("value")]
+    check([c.value(one["returns"][0])["value"] for one in calls] == [11, 11, 11, 12, 12], "what each saw", calls)
+    records = [c.json("GET", f"{V1}/tasks/{one['id']}", expect=200) for one in calls]
+    check([r.get("read_only", False) for r in records] == [False, True, True, False, True], "said of them", records)
+    check([r["position"] for r in records] == [0, 1, 1, 1, 2], "places", records)
+    check(c.json("GET", f"{V1}/actors/{actor}", expect=200)["next_position"] == 2, "of the next call")
+    for last, kinds in ((calls[3], 2), (calls[4], 3)):
+        nodes = c.json("GET", f"{V1}/objects/{last['returns'][0]}/lineage", expect=200)["nodes"]
+        check([n["kind"] for n in nodes] == ["actor_call"] * kinds + ["actor_create"], "stateful edges", nodes)
+        reads = {one["id"] for one in calls[1:3]}
+        check(not reads & {n["task"] for n in nodes}, "reads are no part of the state", nodes)
+
+
 def test_events(c):
     position = c.json("GET", f"{V1}/events", expect=200)["position"]
     answer = c.run("arith.add", 1, 2)

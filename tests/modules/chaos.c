@@ -552,6 +552,42 @@ static enum mob_status chain_blob(struct mob_call *call)
     return MOB_OK;
 }
 
+/* Its state, and a line that it ran. */
+static enum mob_status chain_peek(struct mob_call *call)
+{
+    const struct chain *chain = mob_call_self(call);
+    char path[PATH_MAX_BYTES];
+    text_arg(call, 0, path, sizeof path);
+    leave_line(call, path, "peek");
+    return mob_return_i64(call, chain->state);
+}
+
+/* The same, too large for the lineage. */
+static enum mob_status chain_view(struct mob_call *call)
+{
+    const struct chain *chain = mob_call_self(call);
+    char path[PATH_MAX_BYTES];
+    text_arg(call, 0, path, sizeof path);
+    leave_line(call, path, "view");
+    size_t bytes = (size_t)mob_arg_i64(call, 1);
+    uint8_t *out = mob_return_buffer(call, 0, bytes);
+    if (out != NULL)
+        chaos_fill(chain->state, out, bytes);
+    return MOB_OK;
+}
+
+/* A step by what somebody has read. */
+static enum mob_status chain_step_by(struct mob_call *call)
+{
+    struct chain *chain = mob_call_self(call);
+    size_t bytes;
+    const uint8_t *view = mob_arg_bytes(call, 0, &bytes);
+    if (view == NULL)
+        return MOB_INVALID;
+    chain->state = chaos_mix(chain->state, chaos_digest(view, bytes, 1));
+    return mob_return_i64(call, chain->state);
+}
+
 /* Ends its worker, the first time. */
 static enum mob_status chain_stumble(struct mob_call *call)
 {
@@ -568,7 +604,13 @@ static const struct mob_method_entry chain_methods[] = {MOB_METHOD("step", chain
     MOB_METHOD("blob", chain_blob, "i64 v, i64 bytes, utf8 path, utf8 gate -> bytes"),
     MOB_METHOD("stumble", chain_stumble, "utf8 path -> i64"),
     MOB_METHOD("expect", chain_expect, "i64 v -> i64"), MOB_METHOD("set", chain_set, "i64 v -> i64"),
-    MOB_METHOD("drift", chain_drift, "-> i64"), MOB_METHOD("poison", chain_poison, "-> i64"), {.name = NULL}};
+    MOB_METHOD("drift", chain_drift, "-> i64"), MOB_METHOD("poison", chain_poison, "-> i64"),
+    {.name = "peek", .main = chain_peek, .signature = "utf8 path -> i64", .flags = MOB_METHOD_READ_ONLY},
+    {.name = "view",
+        .main = chain_view,
+        .signature = "utf8 path, i64 bytes -> bytes",
+        .flags = MOB_METHOD_READ_ONLY},
+    MOB_METHOD("step_by", chain_step_by, "bytes view -> i64"), {.name = NULL}};
 
 /* The same with a state as large as its constructor says, all of which is in its checkpoints. */
 struct bulky {

@@ -449,7 +449,8 @@ struct mob_method_entry {
     const char *name;
     mob_function_main main;
     const char *signature;
-    unsigned flags; /* MOB_METHOD_READ_ONLY, of which records tell and nothing else depends */
+    unsigned
+        flags; /* MOB_METHOD_READ_ONLY: it leaves the instance as it is, and no restart repeats its calls */
 };
 #define MOB_METHOD_READ_ONLY 1u
 struct mob_function_entry {

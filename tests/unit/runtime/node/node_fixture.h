@@ -25,7 +25,7 @@
 #include "tests/unit/runtime/node/fake_gcs.h"
 #include "tests/unit/runtime/node/fake_pool.h"
 
-/* What nx_open deploys: a function and a class with one method. */
+/* What nx_open deploys: a function and a class with two methods, the second of which is read-only. */
 #define NX_FUNCTION ((struct mob_function_id){{'f', 'u', 'n'}})
 #define NX_CLASS ((struct mob_function_id){{'c', 'l', 's'}})
 
@@ -63,17 +63,19 @@ struct nx_worker {
     uint32_t flags; /* MOB_IN_SPEC_* */
 };
 
-/* Rows as runtime/node/functions.c writes them: version, kind, methods, zero, id, module; then the signature.
- */
+/* Rows as runtime/node/functions.c writes them: version, kind, methods, zero, id, module; then the signature,
+ * and, of a class with more than one method, that method 1 is read-only. */
 static inline void nx_deploy(const char *name, uint16_t kind, uint16_t methods, struct mob_function_id id)
 {
     struct {
         uint16_t version, kind, method_count, zero;
         struct mob_function_id id;
         struct mob_module_hash module;
-        char signature[8];
-    } row = {1, kind, methods, 0, id, {{1}}, "-> i64"};
-    fake_gcs_set(MOB_GCS_FUNCTIONS, name, (uint32_t)strlen(name), &row, sizeof row);
+        char signature[7];
+        uint8_t ext[9]; /* u16 tag | u16 zero | u32 bytes | bits */
+    } __attribute__((packed)) row = {1, kind, methods, 0, id, {{1}}, "-> i64", {1, 0, 0, 0, 1, 0, 0, 0, 2}};
+    uint32_t bytes = (uint32_t)(methods > 1 ? sizeof row : offsetof(__typeof__(row), signature) + 6);
+    fake_gcs_set(MOB_GCS_FUNCTIONS, name, (uint32_t)strlen(name), &row, bytes);
 }
 
 /* The next incarnation on what FAKE holds. */
@@ -99,7 +101,7 @@ static inline void nx_open(struct nx *nx, uint32_t slots)
     *nx = (struct nx){.directory = "/tmp/mob-node-XXXXXX"};
     assert_non_null(mkdtemp(nx->directory));
     nx_deploy("t.run", MOB_KIND_TASK, 0, NX_FUNCTION);
-    nx_deploy("t.Actor", MOB_KIND_ACTOR_CREATE, 1, NX_CLASS);
+    nx_deploy("t.Actor", MOB_KIND_ACTOR_CREATE, 2, NX_CLASS);
     nx_start(nx, slots);
 }
 
@@ -332,6 +334,16 @@ static inline struct mob_task_id nx_call(struct nx_driver *driver, struct mob_ac
 {
     struct mob_spec_head head = nx_next(driver, MOB_KIND_ACTOR_CALL);
     head.actor = actor;
+    nx_spec(driver->store, &head, NULL);
+    return head.task;
+}
+
+/* Of the method that is read-only. */
+static inline struct mob_task_id nx_read(struct nx_driver *driver, struct mob_actor_id actor)
+{
+    struct mob_spec_head head = nx_next(driver, MOB_KIND_ACTOR_CALL);
+    head.actor = actor;
+    head.method = 1;
     nx_spec(driver->store, &head, NULL);
     return head.task;
 }
