@@ -119,7 +119,7 @@ struct bench_load_result {
 bool bench_load(
     struct bench *b, const char *row, const struct bench_load *load, struct bench_load_result *out);
 /* The gateway's smallest answer under the same load: sets http_rate. Measured again for up to a minute while
- * the hypervisor stops the machine: behind a suite that let gigabytes of memory go it does (load.c). */
+ * the hypervisor stops the machine. */
 void bench_http_baseline(struct bench *b);
 
 /* ---- reading back over HTTP (readback.c) ---- */

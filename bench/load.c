@@ -102,9 +102,8 @@ bool bench_load(
     return true;
 }
 
-/* Where a hypervisor takes freed memory back (free page reporting of virtio-balloon: a sixteenth each 2 s),
- * it may do so on the machine's own share of the processor, and all cores stand still for 15 to 50 ms at a
- * time when they are busy. That is nobody's latency here, and over in half a minute. */
+/* A hypervisor that keeps the machine to its share of the processor stops all its cores at once, for 15 to 50
+ * ms at a time. That is nobody's latency here, and mostly over in half a minute. */
 #define STOLEN_PERCENT_MAX 0.5
 #define BASELINE_TRIES 12
 
