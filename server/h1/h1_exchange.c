@@ -156,7 +156,7 @@ static bool join_lists(struct exchange *exchange)
     struct mob_http_request *request = exchange->request;
     const struct mob_http_header *headers = exchange->headers;
     unsigned count = request->header_count, kept = 0;
-    size_t bytes = 0;
+    size_t bytes = 1; /* never none */
     for (unsigned i = 0; i < count; i++)
         bytes += strlen(headers[i].value) + sizeof ", ";
     struct mob_http_header *joined = malloc(count * sizeof *joined + bytes);
@@ -179,6 +179,7 @@ static bool join_lists(struct exchange *exchange)
     if (exchange->headers != exchange->inline_headers)
         free(exchange->headers);
     exchange->headers = joined;
+    exchange->header_room = (uint16_t)count;
     request->header_count = kept;
     return true;
 }
