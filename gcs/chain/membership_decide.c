@@ -60,6 +60,55 @@ static void say_missing(struct mob_membership *m, uint32_t missing, const struct
         (unsigned long long)(best == NULL ? 0 : best->report.stored_seq));
 }
 
+/* It has answered something that was sent since everything died, and not long ago: what it was before may be
+ * gone. */
+static bool is_back(const struct mob_membership *m, const struct known *k, int64_t now_ns)
+{
+    return membership_heard(m, k, now_ns) && k->report.state == MOB_CHAIN_IDLE &&
+        k->report.heard_ns >= m->died_ns && now_ns - k->report.heard_ns < 3 * m->options.suspicion_ns;
+}
+
+static const struct known *further(const struct known *best, const struct known *k)
+{
+    if (best == NULL)
+        return k;
+    const struct mob_member_report *r = &k->report, *b = &best->report;
+    bool more = r->stored_epoch > b->stored_epoch ||
+        (r->stored_epoch == b->stored_epoch && r->stored_seq > b->stored_seq);
+    return more ? k : best;
+}
+
+/* Of those of the newest configuration the one that got furthest; how many of them have not come. */
+static const struct known *best_of_configuration(
+    struct mob_membership *m, int64_t now_ns, uint32_t *missing_out)
+{
+    const struct known *best = NULL;
+    *missing_out = 0;
+    for (uint32_t i = 0; i < m->config.count; i++) {
+        const struct known *k = membership_next_life(m, i);
+        bool back = is_back(m, k, now_ns);
+        bool useless = membership_alive(m, i, now_ns); /* it lives, and never was synced */
+        *missing_out += !back && !useless;
+        /* The members of the first configuration of all began with nothing, so each had everything; and what
+         * a chain was started again from is all that there was. */
+        bool by_definition = m->config.epoch == 1 || m->config.start != 0;
+        if (back && (k->report.stored_synced != 0 || by_definition))
+            best = further(best, k);
+    }
+    return best;
+}
+
+/* One that had been left out before everything died may be the last that has a store: a configuration that
+ * the table took late may have left out who was the whole chain all the same. */
+static const struct known *best_of_others(const struct mob_membership *m, int64_t now_ns)
+{
+    const struct known *best = NULL;
+    for (uint32_t i = 0; i < m->known_count; i++)
+        if (is_back(m, &m->known[i], now_ns) && m->known[i].report.stored_synced != 0)
+            best = further(best, &m->known[i]);
+    return best;
+}
+
 /* After everything died: all of the last configuration have come back, or gone on waiting is of no use. */
 static void decide_start(struct mob_membership *m, int64_t now_ns)
 {
@@ -67,28 +116,13 @@ static void decide_start(struct mob_membership *m, int64_t now_ns)
         m->died_ns = now_ns;
         m->said_missing = false;
     }
-    const struct known *best = NULL;
-    uint32_t missing = 0;
-    for (uint32_t i = 0; i < m->config.count; i++) {
-        const struct known *k = membership_next_life(m, i);
-        /* It has answered something that was sent since, and not long ago: what it was before may be gone. */
-        bool back = membership_heard(m, k, now_ns) && k->report.state == MOB_CHAIN_IDLE &&
-            k->report.heard_ns >= m->died_ns && now_ns - k->report.heard_ns < 3 * m->options.suspicion_ns;
-        bool useless = membership_alive(m, i, now_ns); /* it lives, and never was synced */
-        missing += !back && !useless;
-        /* The members of the first configuration of all began with nothing, so each had everything; and what
-         * a chain was started again from is all that there was. */
-        bool by_definition = m->config.epoch == 1 || m->config.start != 0;
-        if (!back || (k->report.stored_synced == 0 && !by_definition))
-            continue;
-        const struct mob_member_report *r = &k->report, *b = best == NULL ? NULL : &best->report;
-        bool more = b == NULL || r->stored_epoch > b->stored_epoch ||
-            (r->stored_epoch == b->stored_epoch && r->stored_seq > b->stored_seq);
-        if (more)
-            best = k;
-    }
+    uint32_t missing;
+    const struct known *best = best_of_configuration(m, now_ns, &missing);
     bool waited = now_ns - m->died_ns >= m->options.gather_ns;
-    if (best == NULL || (missing > 0 && !(waited && m->options.start_without_all))) {
+    bool given_up = waited && m->options.start_without_all;
+    if (best == NULL && given_up)
+        best = best_of_others(m, now_ns);
+    if (best == NULL || (missing > 0 && !given_up)) {
         if (waited)
             say_missing(m, missing, best);
         return;

@@ -233,6 +233,42 @@ static void who_does_not_come_back_is_given_up_when_a_person_says_so(void **stat
     assert_in_range(f->now_ns - died_ns, 10 * MOB_SEC, 11 * MOB_SEC);
 }
 
+/* The head is left out, then everything dies, and the tail, all that was left of the chain, comes back with
+ * nothing. */
+static void only_who_was_left_out_has_a_store(struct fixture *f, bool start_without_all)
+{
+    begin(f, start_without_all);
+    for (int i = 0; i < 20 && f->installed.epoch == 0; i++) {
+        report(f, TAIL, f->now_ns - MOB_MS);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 2);
+    mob_membership_on_installed(f->m, MOB_OK, f->now_ns);
+    f->now_ns += MOB_SEC;
+    struct mob_member_report empty = {.member = TAIL + 1, .state = MOB_CHAIN_IDLE};
+    for (int64_t died_ns = f->now_ns; f->installed.epoch == 2 && f->now_ns < died_ns + 30 * MOB_SEC;) {
+        empty.sent_ns = f->now_ns;
+        empty.heard_ns = f->now_ns - MOB_MS;
+        mob_membership_on_report(f->m, &empty, true, f->now_ns);
+        report_back(f, HEAD, 6);
+        tick(f);
+    }
+}
+
+/* What was acknowledged after it was left out may be lost with the tail's store: only a person can say so. */
+static void who_was_left_out_starts_the_chain_only_when_a_person_says_so(void **state)
+{
+    struct fixture *f = *state;
+    only_who_was_left_out_has_a_store(f, false);
+    assert_int_equal(f->installed.epoch, 2);
+    only_who_was_left_out_has_a_store(f, true);
+    assert_int_equal(f->installed.epoch, 3);
+    assert_int_equal(f->installed.start, 1);
+    assert_int_equal(f->installed.started, 3);
+    assert_int_equal(f->installed.count, 1);
+    assert_int_equal(f->installed.members[0], HEAD + 1);
+}
+
 /* Both are at rest: each says that it will be quiet for 100 ms. */
 static void rest(struct fixture *f, uint64_t member)
 {
@@ -403,6 +439,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_does_not_come_back_is_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             who_does_not_come_back_is_given_up_when_a_person_says_so, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            who_was_left_out_starts_the_chain_only_when_a_person_says_so, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_last_start_is_remembered, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_gets_no_further_is_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_waits_for_one_that_died_takes_its_place, set_up, tear_down),
