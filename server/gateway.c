@@ -1,5 +1,6 @@
 #include "server/gateway.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -122,6 +123,17 @@ static unsigned connections_max(const struct mob_gateway_options *options)
     return all - own;
 }
 
+/* When the kernel's table of a process with threads is full, it is made twice as large, and whoever opened
+ * the descriptor waits for a grace period of RCU, tens of milliseconds and more on a busy machine: long
+ * enough for thousands to connect meanwhile, and for those behind them to find the listener's queue full and
+ * try again a second later. So it gets its size while there is one thread. */
+static void size_descriptor_table(unsigned most)
+{
+    int last = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, (int)(most + OWN_DESCRIPTORS) - 1);
+    if (last >= 0)
+        close(last);
+}
+
 static enum mob_status open_fronts(struct mob_gateway *gateway, const struct mob_gateway_options *options)
 {
     const unsigned most = connections_max(options);
@@ -155,6 +167,7 @@ enum mob_status mob_gateway_open(const struct mob_gateway_options *options, mob_
     struct mob_gateway *gateway = calloc(1, sizeof *gateway);
     if (!gateway)
         return MOB_NO_MEMORY;
+    size_descriptor_table(connections_max(options));
     enum mob_status status = open_auth(gateway, options);
     if (status == MOB_OK)
         status = open_api(gateway, options, make, make_cls);
