@@ -12,7 +12,7 @@
 
 /* A POST has these: Host, Authorization, Content-Type, Content-Length, Prefer. More go to the heap. Small,
  * since each of thousands of parked requests has them. */
-#define INLINE_HEADERS 5
+#define INLINE_HEADERS 4
 
 struct shard;
 
