@@ -10,8 +10,8 @@
 #include "server/h1/h1.h"
 #include "server/http/park.h"
 
-/* A POST has these: Host, Authorization, Content-Type, Content-Length, Prefer. More go to the heap. Small,
- * since each of thousands of parked requests has them. */
+/* A poll has Host, Authorization and one or two more; a request with more has them on the heap. Small, since
+ * each of thousands of parked requests has this room. */
 #define INLINE_HEADERS 4
 
 struct shard;
