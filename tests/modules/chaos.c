@@ -534,6 +534,16 @@ static enum mob_status chain_restore(struct mob_call *call)
     return MOB_OK;
 }
 
+/* As many bytes as the second argument says, which follow from the state. */
+static enum mob_status return_large(struct mob_call *call, const struct chain *chain)
+{
+    size_t bytes = (size_t)mob_arg_i64(call, 1);
+    uint8_t *out = mob_return_buffer(call, 0, bytes);
+    if (out != NULL)
+        chaos_fill(chain->state, out, bytes);
+    return MOB_OK;
+}
+
 /* A step whose result is too large for the lineage. Leaves a line, then waits for the gate. */
 static enum mob_status chain_blob(struct mob_call *call)
 {
@@ -545,11 +555,7 @@ static enum mob_status chain_blob(struct mob_call *call)
     if (!wait_for_file(call, gate))
         return MOB_CANCELLED;
     chain->state = chaos_mix(chain->state, mob_arg_i64(call, 0));
-    size_t bytes = (size_t)mob_arg_i64(call, 1);
-    uint8_t *out = mob_return_buffer(call, 0, bytes);
-    if (out != NULL)
-        chaos_fill(chain->state, out, bytes);
-    return MOB_OK;
+    return return_large(call, chain);
 }
 
 /* Its state, and a line that it ran. */
@@ -569,11 +575,7 @@ static enum mob_status chain_view(struct mob_call *call)
     char path[PATH_MAX_BYTES];
     text_arg(call, 0, path, sizeof path);
     leave_line(call, path, "view");
-    size_t bytes = (size_t)mob_arg_i64(call, 1);
-    uint8_t *out = mob_return_buffer(call, 0, bytes);
-    if (out != NULL)
-        chaos_fill(chain->state, out, bytes);
-    return MOB_OK;
+    return return_large(call, chain);
 }
 
 /* A step by what somebody has read. */

@@ -7,7 +7,6 @@
 #include "runtime/node/task.h"
 
 enum { CHECKPOINT_BYTES = 900 << 10, PIECE_BYTES = 500 << 10, PIECES_MAX = 200 };
-#define PATIENCE_NS (30 * MOB_SEC)
 
 struct world {
     struct nx nx;
@@ -29,12 +28,6 @@ static void *make(struct mob_store_client *store, struct mob_object_id id, uint3
     assert_int_equal(
         mob_value_init(full, *size_out, MOB_TYPE_BYTES, payload_bytes, NULL, 0, NULL, 0, &payload), MOB_OK);
     return payload;
-}
-
-static void take(struct world *w)
-{
-    for (int64_t end = mob_now() + PATIENCE_NS; !nx_take_task(&w->worker); nx_turn(&w->nx, 1))
-        assert_true(mob_now() < end);
 }
 
 /* The state behind the call that it has just run. */
@@ -64,10 +57,10 @@ static void open_checkpointed(struct world *w)
     w->actor = nx_create(&w->driver);
     nx_turn(&w->nx, 5);
     nx_worker(&w->nx, &w->worker);
-    take(w);
+    nx_await_task(&w->nx, &w->worker);
     nx_complete(&w->worker, 0, MOB_OK);
     nx_call(&w->driver, w->actor);
-    take(w);
+    nx_await_task(&w->nx, &w->worker);
     nx_complete(&w->worker, 1, MOB_OK);
     nx_turn(&w->nx, 5);
     checkpoint(w);
@@ -107,12 +100,7 @@ static bool is_there(const struct world *w)
 /* The creation in the hands of the next worker. */
 static void take_creation(struct world *w, uint32_t started)
 {
-    for (int64_t end = mob_now() + PATIENCE_NS; w->nx.node->pool->started_count == started;
-         nx_turn(&w->nx, 1))
-        assert_true(mob_now() < end);
-    nx_worker(&w->nx, &w->worker);
-    take(w);
-    assert_int_equal(w->worker.head.kind, MOB_KIND_ACTOR_CREATE);
+    nx_await_creation(&w->nx, &w->worker, started);
 }
 
 static void assert_why(const struct world *w)
@@ -158,7 +146,7 @@ static void it_comes_when_there_is_room(void **state)
     nx_settle(&w.nx);
     assert_int_equal(node_actor_find(w.nx.node, w.actor)->life.state, MOB_ACTOR_ALIVE);
     nx_call(&w.driver, w.actor);
-    take(&w);
+    nx_await_task(&w.nx, &w.worker);
     assert_int_equal(w.worker.position, 1); /* what it covers is not replayed */
     nx_let_go(&w.worker);
     nx_close_with(&w.nx, &w.driver);
@@ -183,7 +171,7 @@ static void a_read_that_fails_is_asked_again(void **state)
     nx_complete(&w.worker, 0, MOB_OK);
     nx_settle(&w.nx);
     nx_call(&w.driver, w.actor);
-    take(&w);
+    nx_await_task(&w.nx, &w.worker);
     assert_int_equal(w.worker.position, 1); /* and not 0: it began with the checkpoint */
     FAKE.checkpoint_reads = MOB_UNAVAILABLE;
     nx_kill(&w.nx, &w.worker);

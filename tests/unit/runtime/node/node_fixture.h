@@ -412,6 +412,25 @@ static inline bool nx_worker_takes(struct nx *nx, struct nx_worker *worker)
     return nx_take_task(worker);
 }
 
+#define NX_PATIENCE_NS (30 * MOB_SEC)
+
+/* The same of a worker that is there, however many passes it takes. */
+static inline void nx_await_task(struct nx *nx, struct nx_worker *worker)
+{
+    for (int64_t end = mob_now() + NX_PATIENCE_NS; !nx_take_task(worker); nx_turn(nx, 1))
+        assert_true(mob_now() < end);
+}
+
+/* The creation of an actor in the hands of the worker that is started for it, behind `started` others. */
+static inline void nx_await_creation(struct nx *nx, struct nx_worker *worker, uint32_t started)
+{
+    for (int64_t end = mob_now() + NX_PATIENCE_NS; nx->node->pool->started_count == started; nx_turn(nx, 1))
+        assert_true(mob_now() < end);
+    nx_worker(nx, worker);
+    nx_await_task(nx, worker);
+    assert_int_equal(worker->head.kind, MOB_KIND_ACTOR_CREATE);
+}
+
 /* As a worker says it of a first attempt with a small result. */
 static inline void nx_publish_short(struct nx_worker *worker, const struct mob_return_view *view)
 {

@@ -8,7 +8,6 @@
 #include "runtime/node/task.h"
 
 enum { SMALL = 77, LARGE = 3 << 20 };
-#define PATIENCE_NS (30 * MOB_SEC)
 
 /* A driver's task in a worker's hands, its result sealed, its completion not published: what a pass sees that
  * began before. A second driver asks. */
@@ -24,8 +23,7 @@ static void take_task(struct world *w)
 {
     nx_turn(&w->nx, 2);
     nx_worker(&w->nx, &w->worker);
-    for (int64_t end = mob_now() + PATIENCE_NS; !nx_take_task(&w->worker); nx_turn(&w->nx, 1))
-        assert_true(mob_now() < end);
+    nx_await_task(&w->nx, &w->worker);
 }
 
 static struct mob_object_ref make_result(struct world *w, uint32_t payload_bytes)
@@ -84,7 +82,7 @@ static struct mob_object_info info_of(const struct world *w, struct mob_object_i
 static enum mob_status until_told(struct world *w, struct mob_store_client *store, struct mob_object_id id)
 {
     enum mob_status status;
-    for (int64_t end = mob_now() + PATIENCE_NS; !nx_told(store, id, &status); nx_turn(&w->nx, 1))
+    for (int64_t end = mob_now() + NX_PATIENCE_NS; !nx_told(store, id, &status); nx_turn(&w->nx, 1))
         assert_true(mob_now() < end);
     return status;
 }
@@ -166,7 +164,7 @@ static void a_fetch_is_answered_behind_the_commit(void **state)
     nx_settle(&w.nx);
     assert_false(replied(w.other.store, 2, &status));
     FAKE.hold_acks = false;
-    for (int64_t end = mob_now() + PATIENCE_NS; !replied(w.other.store, 2, &status); nx_turn(&w.nx, 1))
+    for (int64_t end = mob_now() + NX_PATIENCE_NS; !replied(w.other.store, 2, &status); nx_turn(&w.nx, 1))
         assert_true(mob_now() < end);
     assert_int_equal(status, MOB_OK);
     assert_true(info_of(&w, w.id).committed);
@@ -186,7 +184,7 @@ static void expect_sealed_by_a_fetch(struct world *w, uint64_t hold)
     assert_true(info_of(w, w->id).sealed); /* else whoever asked asks again, eight times, and fails */
     assert_null(node_task_find(w->nx.node, w->id.task)); /* nor is it made again */
     lineage_log_release(w->nx.node->log, hold);
-    for (int64_t end = mob_now() + PATIENCE_NS; !replied(w->other.store, 1, &status); nx_turn(&w->nx, 1))
+    for (int64_t end = mob_now() + NX_PATIENCE_NS; !replied(w->other.store, 1, &status); nx_turn(&w->nx, 1))
         assert_true(mob_now() < end);
     assert_int_equal(status, MOB_OK);
 }
@@ -334,7 +332,7 @@ static void a_look_up_in_vain_leaves_what_is_being_written(void **state)
     assert_int_equal(
         mob_value_init(full, w.bytes, MOB_TYPE_BYTES, SMALL, NULL, 0, NULL, 0, &payload), MOB_OK);
     nx_watch(late.store, id);
-    for (int64_t end = mob_now() + PATIENCE_NS; !nx_told(late.store, id, &status); nx_turn(&w.nx, 1))
+    for (int64_t end = mob_now() + NX_PATIENCE_NS; !nx_told(late.store, id, &status); nx_turn(&w.nx, 1))
         assert_true(mob_now() < end);
     assert_int_equal(status, MOB_NOT_FOUND);
     assert_false(info_of(&w, id).sealed);

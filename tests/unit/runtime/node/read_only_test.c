@@ -6,7 +6,6 @@
 #include "runtime/node/actor_record.h"
 
 enum { BYTES = 5000 };
-#define PATIENCE_NS (30 * MOB_SEC)
 
 struct world {
     struct nx nx;
@@ -16,16 +15,10 @@ struct world {
     bool slow_reads;
 };
 
-static void take(struct world *w)
-{
-    for (int64_t end = mob_now() + PATIENCE_NS; !nx_take_task(&w->worker); nx_turn(&w->nx, 1))
-        assert_true(mob_now() < end);
-}
-
 /* The next task is this one, at this position. */
 static void take_call(struct world *w, struct mob_task_id call, uint64_t position)
 {
-    take(w);
+    nx_await_task(&w->nx, &w->worker);
     assert_int_equal(w->worker.head.kind, MOB_KIND_ACTOR_CALL);
     assert_int_equal(w->worker.head.task.index, call.index);
     assert_int_equal(w->worker.position, position);
@@ -40,12 +33,7 @@ static void run(struct world *w, struct mob_task_id call, uint64_t position)
 
 static void start_worker(struct world *w, uint32_t started)
 {
-    for (int64_t end = mob_now() + PATIENCE_NS; w->nx.node->pool->started_count == started;
-         nx_turn(&w->nx, 1))
-        assert_true(mob_now() < end);
-    nx_worker(&w->nx, &w->worker);
-    take(w);
-    assert_int_equal(w->worker.head.kind, MOB_KIND_ACTOR_CREATE);
+    nx_await_creation(&w->nx, &w->worker, started);
     nx_complete(&w->worker, 0, MOB_OK);
     nx_settle(&w->nx);
 }
@@ -340,7 +328,7 @@ static void assert_made(struct world *w, struct mob_task_id call, uint8_t with)
     struct mob_value_view view;
     enum mob_status status;
     struct mob_object_id id = mob_object_of(call, 0);
-    for (int64_t end = mob_now() + PATIENCE_NS; !nx_told(w->driver.store, id, &status); nx_turn(&w->nx, 1))
+    for (int64_t end = mob_now() + NX_PATIENCE_NS; !nx_told(w->driver.store, id, &status); nx_turn(&w->nx, 1))
         assert_true(mob_now() < end);
     assert_int_equal(status, MOB_OK);
     assert_int_equal(mob_store_object_bytes(w->nx.node->store, id, true, &type, &bytes, &size), MOB_OK);
@@ -460,7 +448,7 @@ static uint32_t reads_waiting(const struct world *w)
  * first, of the input that is missing, is not. */
 static void answer_behind_first(struct world *w)
 {
-    for (int64_t end = mob_now() + PATIENCE_NS; reads_waiting(w) < 2; nx_turn(&w->nx, 1))
+    for (int64_t end = mob_now() + NX_PATIENCE_NS; reads_waiting(w) < 2; nx_turn(&w->nx, 1))
         assert_true(mob_now() < end);
     fake_gcs_answer_read(w->nx.node->gcs, 1);
 }

@@ -6,7 +6,6 @@
 #include "runtime/node/task.h"
 
 enum { BYTES = 5000 };
-#define PATIENCE_NS (30 * MOB_SEC)
 
 struct world {
     struct nx nx;
@@ -16,20 +15,9 @@ struct world {
     struct mob_object_id id; /* result of the call */
 };
 
-static void take(struct world *w)
-{
-    for (int64_t end = mob_now() + PATIENCE_NS; !nx_take_task(&w->worker); nx_turn(&w->nx, 1))
-        assert_true(mob_now() < end);
-}
-
 static void start_worker(struct world *w, uint32_t started)
 {
-    for (int64_t end = mob_now() + PATIENCE_NS; w->nx.node->pool->started_count == started;
-         nx_turn(&w->nx, 1))
-        assert_true(mob_now() < end);
-    nx_worker(&w->nx, &w->worker);
-    take(w);
-    assert_int_equal(w->worker.head.kind, MOB_KIND_ACTOR_CREATE);
+    nx_await_creation(&w->nx, &w->worker, started);
     nx_complete(&w->worker, 0, MOB_OK);
 }
 
@@ -70,7 +58,7 @@ static void run_call(struct world *w, uint8_t with)
     void *full;
     uint8_t *payload;
     uint64_t size;
-    take(w);
+    nx_await_task(&w->nx, &w->worker);
     assert_true(mob_task_id_eq(w->worker.head.task, w->id.task));
     assert_int_equal(mob_value_full_size(BYTES, 0, 0, &size), MOB_OK);
     bool made = mob_store_object_create(w->worker.store, w->id, size, &ref, &full) == MOB_OK;
@@ -111,7 +99,8 @@ static void close_world(struct world *w)
 static enum mob_status until_told(struct world *w)
 {
     enum mob_status status;
-    for (int64_t end = mob_now() + PATIENCE_NS; !nx_told(w->driver.store, w->id, &status); nx_turn(&w->nx, 1))
+    for (int64_t end = mob_now() + NX_PATIENCE_NS; !nx_told(w->driver.store, w->id, &status);
+         nx_turn(&w->nx, 1))
         assert_true(mob_now() < end);
     return status;
 }
@@ -238,7 +227,7 @@ static void end_three(struct world *w, const uint8_t with[RETURNS])
     int64_t word = with[SMALL_SLOT];
     struct mob_return_view view = {
         .slot = SMALL_SLOT, .type = MOB_TYPE_I64, .size = sizeof word, .payload = (const uint8_t *)&word};
-    take(w);
+    nx_await_task(&w->nx, &w->worker);
     assert_true(mob_task_id_eq(w->worker.head.task, w->id.task));
     struct mob_completion_head head = nx_completion(&w->worker, MOB_OK, RETURNS);
     head.body_bytes = make_full(w, 0, BYTES, with[0], &refs[0], body, 0);
@@ -254,7 +243,7 @@ static void end_three(struct world *w, const uint8_t with[RETURNS])
 
 static void start_plain_worker(struct world *w)
 {
-    for (int64_t end = mob_now() + PATIENCE_NS; w->nx.node->pool->started_count == 0; nx_turn(&w->nx, 1))
+    for (int64_t end = mob_now() + NX_PATIENCE_NS; w->nx.node->pool->started_count == 0; nx_turn(&w->nx, 1))
         assert_true(mob_now() < end);
     nx_worker(&w->nx, &w->worker);
 }
@@ -273,7 +262,7 @@ static void open_three(struct world *w, const uint8_t again[RETURNS])
     start_plain_worker(w);
     end_three(w, first);
     struct mob_object_info info;
-    for (int64_t end = mob_now() + PATIENCE_NS;; nx_settle(&w->nx)) {
+    for (int64_t end = mob_now() + NX_PATIENCE_NS;; nx_settle(&w->nx)) {
         bool there = mob_store_object_info(w->nx.node->store, return_of(w, 1), &info);
         if (there && info.committed) /* behind its hash */
             break;
@@ -415,7 +404,7 @@ static void all_told(struct world *w, enum mob_status status_out[ITEMS + 1])
     uint32_t left = ITEMS + 1;
     struct mob_record record;
     const uint8_t *body;
-    for (int64_t end = mob_now() + PATIENCE_NS; left > 0; nx_turn(&w->nx, 1)) {
+    for (int64_t end = mob_now() + NX_PATIENCE_NS; left > 0; nx_turn(&w->nx, 1)) {
         assert_true(mob_now() < end);
         while ((body = mob_store_in_peek(w->driver.store, &record)) != NULL) {
             struct mob_in_ready ready = {0};
@@ -444,7 +433,7 @@ static void items_that_are_not_the_first_ones(void **state)
     nx_spec(w.driver.store, &head, NULL);
     w.id = mob_object_of(head.task, 0);
     start_plain_worker(&w);
-    take(&w);
+    nx_await_task(&w.nx, &w.worker);
     yield_bytes(&w, 0, 3);
     yield_word(&w, 1, 5);
     yield_bytes(&w, 2, 4);
@@ -452,7 +441,7 @@ static void items_that_are_not_the_first_ones(void **state)
     lose_node(&w);
     watch_items(&w);
     start_plain_worker(&w);
-    take(&w);
+    nx_await_task(&w.nx, &w.worker);
     yield_bytes(&w, 0, 3);
     yield_word(&w, 1, 9);
     yield_bytes(&w, 2, 9);
@@ -486,14 +475,14 @@ static void items_of_a_replay_that_fails_early(void **state)
     call.num_returns = MOB_RETURNS_STREAM;
     nx_spec(w.driver.store, &call, NULL);
     w.id = mob_object_of(call.task, 0);
-    take(&w);
+    nx_await_task(&w.nx, &w.worker);
     for (uint32_t item = 0; item < ITEMS; item++)
         yield_word(&w, item, item);
     end_stream(&w, MOB_TASK_FAILED);
     lose_node(&w);
     start_worker(&w, 0);
     watch_items(&w);
-    take(&w);
+    nx_await_task(&w.nx, &w.worker);
     assert_true(mob_task_id_eq(w.worker.head.task, call.task));
     yield_word(&w, 0, 0);
     end_stream(&w, MOB_TASK_FAILED);
@@ -509,7 +498,7 @@ static void items_of_a_replay_that_fails_early(void **state)
 /* The call ends with `status`, as the test's worker says. */
 static void end_call(struct world *w, enum mob_status status)
 {
-    take(w);
+    nx_await_task(&w->nx, &w->worker);
     assert_true(mob_task_id_eq(w->worker.head.task, w->id.task));
     nx_complete(&w->worker, 7, status);
     nx_settle(&w->nx);
@@ -565,7 +554,7 @@ static void a_fetch_of_a_call_that_fails_again(void **state)
     nx_publish(w.driver.store, MOB_OUT_REQUEST, &head, sizeof head, &w.id, sizeof w.id);
     nx_turn(&w.nx, 5);
     end_call(&w, MOB_TASK_FAILED);
-    for (int64_t end = mob_now() + PATIENCE_NS; reply.request != 9; nx_turn(&w.nx, 1)) {
+    for (int64_t end = mob_now() + NX_PATIENCE_NS; reply.request != 9; nx_turn(&w.nx, 1)) {
         assert_true(mob_now() < end);
         while ((body = mob_store_in_peek(w.driver.store, &record)) != NULL) {
             if (record.type == MOB_IN_REPLY)
@@ -600,12 +589,13 @@ static void an_input_that_fails_again(void **state)
     open_replaying(&w, MOB_TASK_FAILED, &call);
     struct mob_spec_head next = nx_next(&w.driver, MOB_KIND_TASK);
     nx_spec(w.driver.store, &next, &w.id);
-    for (int64_t end = mob_now() + PATIENCE_NS; !node_task_find(w.nx.node, next.task); nx_turn(&w.nx, 1))
+    for (int64_t end = mob_now() + NX_PATIENCE_NS; !node_task_find(w.nx.node, next.task); nx_turn(&w.nx, 1))
         assert_true(mob_now() < end); /* it is looked up first */
     const struct node_task *waiting = node_task_find(w.nx.node, next.task);
     assert_int_equal(waiting->sched.state, MOB_SCHED_WAITING);
     end_call(&w, MOB_TASK_FAILED);
-    for (int64_t end = mob_now() + PATIENCE_NS; waiting->sched.state == MOB_SCHED_WAITING; nx_turn(&w.nx, 1))
+    for (int64_t end = mob_now() + NX_PATIENCE_NS; waiting->sched.state == MOB_SCHED_WAITING;
+         nx_turn(&w.nx, 1))
         assert_true(mob_now() < end); /* a worker gets it, and finds the error */
     close_world(&w);
 }
@@ -634,7 +624,7 @@ static void a_watch_of_a_call_that_gives_another_value(void **state)
     open_replaying(&w, MOB_OK, &call);
     nx_watch(w.driver.store, w.id);
     nx_turn(&w.nx, 5);
-    take(&w);
+    nx_await_task(&w.nx, &w.worker);
     nx_complete(&w.worker, 8, MOB_OK);
     nx_settle(&w.nx);
     assert_int_equal(until_told(&w), MOB_OK);
@@ -680,7 +670,7 @@ enum { PUTS = 3, LARGE_PUT = 2 };
 /* What is zero it does not put. */
 static void run_putter(struct world *w, const uint8_t with[PUTS])
 {
-    take(w);
+    nx_await_task(&w->nx, &w->worker);
     assert_true(mob_task_id_eq(w->worker.head.task, w->id.task));
     for (uint32_t i = 0; i < PUTS; i++)
         if (with[i])
@@ -699,7 +689,7 @@ static void open_putter(struct world *w, const uint8_t again[PUTS])
     nx_complete(&w->worker, 0, MOB_OK);
     nx_settle(&w->nx); /* else its task has not ended for the log, and only runs again */
     struct mob_object_info info;
-    for (int64_t end = mob_now() + PATIENCE_NS;; nx_settle(&w->nx)) {
+    for (int64_t end = mob_now() + NX_PATIENCE_NS;; nx_settle(&w->nx)) {
         bool there = mob_store_object_info(w->nx.node->store, put_of(w, LARGE_PUT), &info);
         if (there && info.committed) /* behind its hash */
             break;
@@ -718,7 +708,7 @@ static void puts_told(struct world *w, enum mob_status status_out[PUTS])
     bool told[PUTS] = {false};
     struct mob_record record;
     const uint8_t *body;
-    for (int64_t end = mob_now() + PATIENCE_NS; !(told[0] && told[1] && told[2]); nx_turn(&w->nx, 1)) {
+    for (int64_t end = mob_now() + NX_PATIENCE_NS; !(told[0] && told[1] && told[2]); nx_turn(&w->nx, 1)) {
         assert_true(mob_now() < end);
         while ((body = mob_store_in_peek(w->driver.store, &record)) != NULL) {
             struct mob_in_ready ready = {0};
@@ -810,7 +800,7 @@ static void puts_of_a_call(void **state)
         w.actor = nx_create(&w.driver);
         start_worker(&w, 0);
         w.id = mob_object_of(nx_call(&w.driver, w.actor), 0);
-        take(&w);
+        nx_await_task(&w.nx, &w.worker);
         put_full(&w, 0, BYTES, 3);
         nx_complete(&w.worker, 1, MOB_OK);
         nx_settle(&w.nx);
@@ -821,7 +811,7 @@ static void puts_of_a_call(void **state)
         w.id = put_of(&w, 0);
         nx_watch(w.driver.store, w.id);
         start_worker(&w, 0);
-        take(&w);
+        nx_await_task(&w.nx, &w.worker);
         assert_true(mob_task_id_eq(w.worker.head.task, w.id.task));
         if (with)
             put_full(&w, 0, BYTES, with);
