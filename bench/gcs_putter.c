@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 
 #define KEY_BYTES 25
+#define GENERATOR_LOOK_NS (100 * MOB_US)
 #define ANSWER_NS (60 * MOB_SEC) /* a chain that has lost all its members would never answer */
 
 static bool open_chain(
@@ -124,10 +125,21 @@ static void cpu_add(
     sum->tail_store += after->tail_store - before->tail_store;
 }
 
+int gcs_generator_wait(int epoll_fd, struct mob_yielder *yielder, struct epoll_event *events_out)
+{
+    int64_t look_until_ns = mob_now() + GENERATOR_LOOK_NS;
+    int n;
+    do
+        n = epoll_wait(epoll_fd, events_out, GCS_CONNECTIONS, 0);
+    while (n == 0 && mob_now() < look_until_ns && mob_yield_seldom_long(yielder));
+    return n != 0 ? n : epoll_wait(epoll_fd, events_out, GCS_CONNECTIONS, 100);
+}
+
 struct putters {
     struct gcs_putter each[GCS_CONNECTIONS];
     int epoll_fd;
     uint64_t number; /* of the next put */
+    struct mob_yielder yielder;
 };
 
 static void next_put(struct putters *all, struct gcs_putter *p)
@@ -141,7 +153,7 @@ static uint64_t putters_turn(struct putters *all)
 {
     struct epoll_event events[GCS_CONNECTIONS];
     uint64_t answers = 0;
-    int n = epoll_wait(all->epoll_fd, events, GCS_CONNECTIONS, 100);
+    int n = gcs_generator_wait(all->epoll_fd, &all->yielder, events);
     for (int i = 0; i < n; i++) {
         struct gcs_putter *p = &all->each[events[i].data.u64];
         mob_gcs_step(p->gcs, mob_now());

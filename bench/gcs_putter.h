@@ -4,6 +4,7 @@
 #define MOB_BENCH_GCS_PUTTER_H
 
 #include "bench/harness.h"
+#include "common/base/clock.h"
 #include "tests/support/chain_box.h"
 
 #define GCS_PUTTER_VALUE_BYTES 512u
@@ -32,6 +33,11 @@ void gcs_putter_put(struct gcs_putter *p, uint64_t number);
 /* The same of key `number`, which fails unless the key still has the version that its last put was answered
  * with (0: there is none): so each put shows that the one before it was neither lost nor done twice. */
 void gcs_putter_put_next(struct gcs_putter *p, uint64_t number, uint64_t if_version);
+
+/* Events of a generator's epoll set, `GCS_CONNECTIONS` at most; looks for up to 0.1 ms before it sleeps, as a
+ * client does that waits (mob_gcs_run_until): whoever wakes a thread on another core pays for it. */
+struct epoll_event;
+int gcs_generator_wait(int epoll_fd, struct mob_yielder *yielder, struct epoll_event *events_out);
 
 /* CPU time in nanoseconds, user and system, of this thread and of each process of a chain of two. */
 struct gcs_chain_cpu {

@@ -150,6 +150,7 @@ static double redis_ops(struct gcs_box *box, double seconds)
     }
     int64_t begin = bench_now(), end = begin + (int64_t)(seconds * 1e9);
     uint64_t done = 0, number = 0;
+    struct mob_yielder yielder = {0};
     int written = 0;
     for (int i = 0; i < (int)GCS_CONNECTIONS; i++) {
         redisAppendCommand(redis[i], "SET key-%020llu %b", (unsigned long long)(number++ % 20000), value,
@@ -158,7 +159,7 @@ static double redis_ops(struct gcs_box *box, double seconds)
     }
     while (bench_now() < end) {
         struct epoll_event events[GCS_CONNECTIONS];
-        int n = epoll_wait(epoll_fd, events, GCS_CONNECTIONS, 100);
+        int n = gcs_generator_wait(epoll_fd, &yielder, events);
         for (int i = 0; i < n; i++) {
             redisContext *r = redis[events[i].data.u32];
             void *reply = NULL;
@@ -193,6 +194,7 @@ static void measure_ops(struct bench *b, struct gcs_box *plain)
         chain_box_fini(&box);
         return;
     }
+    uint64_t epoch = chain_box_config(&box, 0).epoch;
     for (int i = 0; i < n; i++) {
         set[i] = redis_ops(plain, seconds);
         rate[i] = gcs_putters_rate(&box, box.clients, seconds, &sum);
@@ -203,6 +205,8 @@ static void measure_ops(struct bench *b, struct gcs_box *plain)
         each.client / 1e3, each.head / 1e3, each.head_store / 1e3, each.tail / 1e3, each.tail_store / 1e3);
     if (sum.failed)
         bench_miss(b, "gcs_ops", "a put failed");
+    else if (chain_box_config(&box, 0).epoch != epoch)
+        bench_miss(b, "gcs_ops", "a member was left out meanwhile");
     else
         bench_row(b,
             &(struct bench_row){.name = "gcs_ops",

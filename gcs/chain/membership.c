@@ -161,6 +161,23 @@ static bool has_store_of(const struct mob_gcs_config *config, uint64_t member)
     return false;
 }
 
+static void answer(struct mob_membership *m, struct known *k, bool lease, int64_t now_ns)
+{
+    if (mob_membership_even(m) && now_ns - k->answered_ns < membership_beat_ns(m) * 3 / 2)
+        return; /* its lease, and what it heard, are fresh enough */
+    if (lease) {
+        m->leased = k->report.member;
+        m->leased_until_ns = now_ns + m->options.lease_ns + MARGIN_NS;
+    }
+    const struct mob_membership_action a = {.type = MOB_MEMBERSHIP_ANSWER,
+        .member = k->report.member,
+        .lease = lease,
+        .sent_ns = k->report.sent_ns,
+        .heard_ns = now_ns};
+    if (membership_push(m, &a))
+        k->answered_ns = now_ns;
+}
+
 void mob_membership_on_report(
     struct mob_membership *m, const struct mob_member_report *report, bool lease_ok, int64_t now_ns)
 {
@@ -174,24 +191,14 @@ void mob_membership_on_report(
     bool moved = !same || report->state != k->report.state || report->epoch != k->report.epoch ||
         report->applied != k->report.applied;
     *k = (struct known){*report, now_ns, hears ? now_ns : k->hears_ns, same ? k->doubted_ns : 0,
-        same ? k->hurried_ns : 0, moved ? now_ns : k->moved_ns};
+        same ? k->hurried_ns : 0, moved ? now_ns : k->moved_ns, same ? k->answered_ns : 0};
     if (k->report.pause_ns > m->options.pause_max_ns)
         k->report.pause_ns = m->options.pause_max_ns;
     if (report->busy != 0 && in_config(&m->config, report->member))
         membership_hurry(m, report->member, now_ns);
     if (report->epoch < m->config.epoch)
         tell(m, report->member);
-    bool lease = lease_ok && may_lease(m, report);
-    if (lease) {
-        m->leased = report->member;
-        m->leased_until_ns = now_ns + m->options.lease_ns + MARGIN_NS;
-    }
-    (void)membership_push(m,
-        &(struct mob_membership_action){.type = MOB_MEMBERSHIP_ANSWER,
-            .member = report->member,
-            .lease = lease,
-            .sent_ns = report->sent_ns,
-            .heard_ns = now_ns});
+    answer(m, k, lease_ok && may_lease(m, report), now_ns);
     bool wanted = m->config.epoch != 0 && m->config.count < m->options.replicas;
     bool new_one = report->state == MOB_CHAIN_IDLE && !has_store_of(&m->config, report->member);
     if (new_one && wanted && lease_ok && m->pending.epoch == 0 && membership_chain_lives(m, now_ns))
@@ -224,11 +231,17 @@ void mob_membership_on_tick(struct mob_membership *m, int64_t now_ns)
     membership_decide(m, now_ns);
 }
 
+/* Nothing is to be decided, made or told. */
+static bool decided(const struct mob_membership *m)
+{
+    return m->active && m->config.epoch != 0 && m->pending.epoch == 0 && !m->unknown && !m->quiet &&
+        m->died_ns == 0;
+}
+
 /* Nobody of the chain is waited for. */
 static bool at_rest(struct mob_membership *m)
 {
-    bool settled = m->active && m->config.epoch != 0 && m->pending.epoch == 0 && !m->unknown && !m->quiet &&
-        m->died_ns == 0;
+    bool settled = decided(m);
     for (uint32_t i = 0; i < m->config.count && settled; i++) {
         const struct known *k = membership_find(m, m->config.members[i]);
         settled = k != NULL && k->heard_ns >= m->begun_ns && k->report.pause_ns > 0 &&
@@ -237,9 +250,23 @@ static bool at_rest(struct mob_membership *m)
     return settled || m->config.count == 1;
 }
 
+/* By the last tick: two heartbeats that fall between three of its own are no delay. */
+bool mob_membership_even(const struct mob_membership *m)
+{
+    bool even = decided(m) && m->config.count == m->options.replicas && m->config.count > 1;
+    for (uint32_t i = 0; i < m->config.count && even; i++) {
+        const struct known *k = membership_find(m, m->config.members[i]);
+        even = k != NULL && k->heard_ns >= m->begun_ns && k->report.pause_ns == 0 &&
+            k->report.state == MOB_CHAIN_SERVING && k->report.epoch == m->config.epoch &&
+            m->tick_ns - k->heard_ns < membership_beat_ns(m) * 5 / 2;
+    }
+    return even;
+}
+
 int64_t mob_membership_pause_ns(struct mob_membership *m)
 {
-    m->pause_ns = at_rest(m) ? m->options.tick_slow_ns : m->options.tick_ns;
+    int64_t fast_ns = mob_membership_even(m) ? membership_beat_ns(m) : m->options.tick_ns;
+    m->pause_ns = at_rest(m) ? m->options.tick_slow_ns : fast_ns;
     return m->pause_ns;
 }
 

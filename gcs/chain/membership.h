@@ -27,6 +27,9 @@
  * the others are told to hurry: from then on the silence of all counts again, so whoever waits for a dead
  * member waits no longer than if all had been busy. */
 #define MOB_MEMBERSHIP_PAUSE_MAX_NS (250 * 1000000ll)
+#define MOB_MEMBERSHIP_BEATS \
+    6 /* heartbeats in the time after which silence is death: one each 2 ms of 12 \
+       */
 
 /* A heartbeat. The read lease counts from sent_ns, so it is taken before the report is made. */
 struct mob_member_report {
@@ -49,7 +52,8 @@ enum mob_membership_action_type {
     MOB_MEMBERSHIP_INSTALL = 1, /* insert `config`, if its epoch is new and the term is still this one */
     MOB_MEMBERSHIP_READ, /* read the newest configuration */
     MOB_MEMBERSHIP_PUSH, /* tell `member` the configuration */
-    MOB_MEMBERSHIP_ANSWER, /* to `member`: heard_ns, and if `lease` the read lease for sent_ns */
+    MOB_MEMBERSHIP_ANSWER, /* to `member`: heard_ns, and if `lease` the read lease for sent_ns. While all is
+                              even, to every other heartbeat */
     MOB_MEMBERSHIP_JOIN, /* `member` is to be a new one: config.epoch is the newest */
     MOB_MEMBERSHIP_HURRY /* `member` is to report at once, and at the full rate for a while; heard_ns: now */
 };
@@ -103,6 +107,10 @@ void mob_membership_on_installed(struct mob_membership *m, enum mob_status statu
 void mob_membership_on_newest(struct mob_membership *m, const struct mob_gcs_config *newest, int64_t now_ns);
 /* How long the owner may wait until the next tick, if nothing comes. */
 int64_t mob_membership_pause_ns(struct mob_membership *m);
+/* All of the chain serve, and speak at the full rate: what comes until the next tick may be read with it, all
+ * at once. Each wake of a process costs more than what it does then; and silence is noticed later by up to
+ * the time between two heartbeats. As soon as one is late, nothing may wait any more. */
+bool mob_membership_even(const struct mob_membership *m);
 bool mob_membership_next(struct mob_membership *m, struct mob_membership_action *action_out);
 
 /* ---- who is the master: a row {term, beat} in the database, by compare-and-set ---- */

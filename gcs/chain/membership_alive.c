@@ -2,11 +2,11 @@
 #include "gcs/chain/chain_rules.h"
 #include "gcs/chain/membership_inner.h"
 
-struct known *membership_find(struct mob_membership *m, uint64_t member)
+struct known *membership_find(const struct mob_membership *m, uint64_t member)
 {
     for (uint32_t i = 0; i < m->known_count; i++)
         if (m->known[i].report.member == member)
-            return &m->known[i];
+            return (struct known *)&m->known[i];
     return NULL;
 }
 

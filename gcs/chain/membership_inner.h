@@ -15,6 +15,7 @@ struct known {
     int64_t doubted_ns; /* silent, or known to be dead, since about then; 0 = it is not */
     int64_t hurried_ns; /* when it was last told to hurry; 0 = never */
     int64_t moved_ns; /* when it last came to another state, epoch or position */
+    int64_t answered_ns; /* 0: never */
 };
 
 struct mob_membership {
@@ -50,8 +51,13 @@ bool membership_push(struct mob_membership *m, const struct mob_membership_actio
 /* Tells each of the chain to hurry that is quiet with leave, and was not told since it spoke, but for one. */
 void membership_hurry(struct mob_membership *m, uint64_t but, int64_t now_ns);
 
+static inline int64_t membership_beat_ns(const struct mob_membership *m)
+{
+    return m->options.suspicion_ns / MOB_MEMBERSHIP_BEATS;
+}
+
 /* membership_alive.c. `place`: in the present configuration. NULL: nothing is known of it. */
-struct known *membership_find(struct mob_membership *m, uint64_t member);
+struct known *membership_find(const struct mob_membership *m, uint64_t member);
 /* The newest life of the member at this place that is not that member: it has restarted. */
 struct known *membership_next_life(struct mob_membership *m, uint32_t place);
 int64_t membership_silence_ns(const struct mob_membership *m, const struct known *k, int64_t now_ns);

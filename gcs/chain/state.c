@@ -4,23 +4,26 @@
 
 #include "common/base/hash.h"
 #include "common/base/log.h"
+#include "gcs/chain/key_table.h"
 
-/* Keys are in a skip list: ordered pages for LIST, logarithmic changes, one allocation a key. Heights come
- * from a hash of the key, so that equal contents give equal structures on every member. */
+/* Keys are in a hash table, where one that is there is found, and in a skip list: ordered pages for LIST,
+ * logarithmic insertions, one allocation a key. Heights come from a hash of the key, so that equal contents
+ * give equal structures on every member. */
 #define LEVELS 16
 
 struct node {
+    struct key_link by_hash; /* the first: a link is its node */
     uint64_t version;
     uint64_t value_hash;
     uint8_t *value;
     uint32_t length, value_length;
     uint32_t height;
-    uint32_t zero;
     struct node *next[]; /* height of them, then the key's bytes */
 };
 
 struct mob_state {
     struct node *head;
+    struct key_table table;
     size_t keys, bytes;
     struct mob_gcs_incarnation *incarnations; /* by id */
     size_t incarnation_count, incarnation_capacity;
@@ -51,7 +54,8 @@ struct mob_state *mob_state_create(void)
     if (s == NULL)
         return NULL;
     s->head = calloc(1, node_size(LEVELS, 0));
-    if (s->head == NULL) {
+    if (s->head == NULL || !key_table_init(&s->table)) {
+        free(s->head);
         free(s);
         return NULL;
     }
@@ -73,6 +77,7 @@ void mob_state_destroy(struct mob_state *s)
         next = n->next[0];
         node_free(n);
     }
+    key_table_fini(&s->table);
     free(s->incarnations);
     free(s);
 }
@@ -84,8 +89,9 @@ void mob_state_clear(struct mob_state *s)
         node_free(n);
     }
     memset(s->head->next, 0, LEVELS * sizeof s->head->next[0]);
+    key_table_clear(&s->table);
     free(s->incarnations);
-    *s = (struct mob_state){.head = s->head};
+    *s = (struct mob_state){.head = s->head, .table = s->table};
 }
 
 size_t mob_state_keys(const struct mob_state *s)
@@ -100,7 +106,7 @@ size_t mob_state_incarnations(const struct mob_state *s)
 
 size_t mob_state_bytes(const struct mob_state *s)
 {
-    return s->bytes + s->incarnation_capacity * sizeof *s->incarnations;
+    return s->bytes + key_table_bytes(&s->table) + s->incarnation_capacity * sizeof *s->incarnations;
 }
 
 /* The last node below the key on each level. */
@@ -119,6 +125,7 @@ static void find_before(
 struct full_key {
     uint8_t bytes[1 + MOB_GCS_KEY_MAX];
     uint32_t length;
+    uint64_t hash;
 };
 
 static void full_key_init(struct full_key *full, uint8_t table, const uint8_t *key, uint32_t length)
@@ -128,6 +135,7 @@ static void full_key_init(struct full_key *full, uint8_t table, const uint8_t *k
     if (length > 0)
         memcpy(full->bytes + 1, key, length);
     full->length = length + 1;
+    full->hash = mob_hash64(full->bytes, full->length);
 }
 
 static void view(const struct node *n, struct mob_state_key *out)
@@ -141,10 +149,14 @@ static void view(const struct node *n, struct mob_state_key *out)
 
 static struct node *find(const struct mob_state *s, const struct full_key *full)
 {
-    struct node *before[LEVELS];
-    find_before(s, full->bytes, full->length, before);
-    struct node *n = before[0]->next[0];
-    return n != NULL && compare(n, full->bytes, full->length) == 0 ? n : NULL;
+    const uint32_t hash = (uint32_t)full->hash;
+    for (struct key_link *row = key_table_first(&s->table, hash); row != NULL; row = row->next) {
+        struct node *n = (struct node *)row;
+        if (row->hash == hash && n->length == full->length &&
+            memcmp(node_key(n), full->bytes, full->length) == 0)
+            return n;
+    }
+    return NULL;
 }
 
 bool mob_state_get(
@@ -225,7 +237,7 @@ void mob_state_set_flushed(struct mob_state *s, uint64_t upto)
 
 static uint32_t height_of(const struct full_key *full)
 {
-    uint64_t h = mob_hash64(full->bytes, full->length) | 1ull << (2 * (LEVELS - 1));
+    uint64_t h = full->hash | 1ull << (2 * (LEVELS - 1));
     return 1u + (uint32_t)__builtin_ctzll(h) / 2u; /* one in four goes a level up */
 }
 
@@ -260,10 +272,8 @@ enum mob_status mob_state_set(struct mob_state *s, uint8_t table, const struct m
 {
     struct full_key full;
     full_key_init(&full, table, kv->key, kv->key_length);
-    struct node *before[LEVELS];
-    find_before(s, full.bytes, full.length, before);
-    struct node *n = before[0]->next[0];
-    if (n != NULL && compare(n, full.bytes, full.length) == 0) {
+    struct node *n = find(s, &full);
+    if (n != NULL) {
         uint64_t old = key_hash(n);
         enum mob_status set = node_set_value(s, n, kv);
         if (set == MOB_OK)
@@ -285,10 +295,13 @@ enum mob_status mob_state_set(struct mob_state *s, uint8_t table, const struct m
         return status;
     }
     MOB_ASSERT(height > 0);
+    struct node *before[LEVELS];
+    find_before(s, full.bytes, full.length, before);
     for (uint32_t level = 0; level < height; level++) {
         n->next[level] = before[level]->next[level];
         before[level]->next[level] = n;
     }
+    key_table_add(&s->table, &n->by_hash, (uint32_t)full.hash);
     s->keys++;
     s->bytes += node_size(height, full.length);
     return MOB_OK;
@@ -298,13 +311,14 @@ void mob_state_remove(struct mob_state *s, uint8_t table, const uint8_t *key, ui
 {
     struct full_key full;
     full_key_init(&full, table, key, length);
+    struct node *n = find(s, &full);
+    if (n == NULL)
+        return;
     struct node *before[LEVELS];
     find_before(s, full.bytes, full.length, before);
-    struct node *n = before[0]->next[0];
-    if (n == NULL || compare(n, full.bytes, full.length) != 0)
-        return;
     for (uint32_t level = 0; level < n->height; level++)
         before[level]->next[level] = n->next[level];
+    key_table_remove(&s->table, &n->by_hash);
     s->keys--;
     s->digest -= key_hash(n);
     s->bytes -= node_size(n->height, n->length) + (n->value != NULL ? n->value_length + 1u : 0);

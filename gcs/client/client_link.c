@@ -11,7 +11,7 @@
 #define IN_BYTES (256u << 10)
 #define RECV_LOOPS 16
 #define SOCKET_BUFFER_BYTES (4 << 20)
-#define HEAD_PAUSE_NS MOB_MS
+#define HEAD_PAUSE_NS (5 * MOB_MS)
 
 /* ---- up and down ---- */
 

@@ -357,16 +357,18 @@ static int64_t pause_ns(struct master *m)
     return step_ns < TICK_STANDBY_NS ? step_ns : TICK_STANDBY_NS;
 }
 
-/* What has come is read before anybody is found silent. */
+#define OWN_FDS 4 /* of what the master waits for besides links */
+
+/* What has come is read before anybody is found silent. While all is even only the first OWN_FDS wake. */
 static bool wait_and_read(struct master *m)
 {
-    struct pollfd fds[LINKS_MAX + 4] = {
+    struct pollfd fds[LINKS_MAX + OWN_FDS] = {
         {.fd = mob_listener_poll_fd(&m->listener, mob_now()), .events = POLLIN},
         {.fd = mob_table_fd(m->table), .events = POLLIN},
         {.fd = m->options.stop_fd == NULL ? -1 : *m->options.stop_fd, .events = POLLIN},
         {.fd = master_nodes_fd(m), .events = POLLIN}}; /* the tick reads it */
-    struct member_link *of[LINKS_MAX + 4];
-    nfds_t n = 4;
+    struct member_link *of[LINKS_MAX + OWN_FDS];
+    nfds_t n = OWN_FDS;
     for (uint32_t i = 0; i < LINKS_MAX; i++)
         if (m->links[i].link != NULL) {
             of[n] = &m->links[i];
@@ -376,6 +378,10 @@ static bool wait_and_read(struct master *m)
         }
     int64_t pause = pause_ns(m);
     struct timespec left = {pause / MOB_SEC, pause % MOB_SEC};
+    if (m->mastership.active && mob_membership_even(m->membership)) {
+        (void)ppoll(fds, OWN_FDS, &left, NULL);
+        left = (struct timespec){0};
+    }
     int ready = ppoll(fds, n, &left, NULL);
     m->now_ns = mob_now();
     if (ready <= 0)
@@ -384,7 +390,7 @@ static bool wait_and_read(struct master *m)
         accept_links(m);
     if (fds[1].revents != 0)
         table_answers(m);
-    for (nfds_t i = 4; i < n; i++)
+    for (nfds_t i = OWN_FDS; i < n; i++)
         if (fds[i].revents != 0)
             link_event(m, of[i], (fds[i].revents & ~POLLOUT) != 0);
     return fds[2].revents == 0;

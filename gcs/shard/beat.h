@@ -17,7 +17,6 @@
 #include "gcs/link/link.h"
 
 #define MOB_BEAT_MASTERS_MAX 3u
-#define MOB_BEATS_SUSPICION 6 /* heartbeats in the time after which silence is death: one each 2 ms of 12 */
 #define MOB_BEAT_SLOW_NS (250 * 1000000ll) /* nothing is under way: an idle cluster is to be idle */
 #define MOB_BEAT_HURRY_NS (200 * 1000000ll) /* at the full rate, after something was under way anywhere */
 

@@ -1,4 +1,5 @@
 /* A member of a chain with masters: what it hears from them, and what it tells them and its clients. */
+#include "gcs/chain/membership.h"
 #include "gcs/shard/shard_internal.h"
 
 #include <sys/epoll.h>
@@ -26,7 +27,7 @@ enum mob_status member_open(struct mob_shard *sh)
     struct mob_beat_options beat = {.self = &m->self,
         .master_count = chain->master_count,
         .hung_ns = hung_ns,
-        .beat_ns = chain->suspicion_ns / MOB_BEATS_SUSPICION};
+        .beat_ns = chain->suspicion_ns / MOB_MEMBERSHIP_BEATS};
     memcpy(beat.masters, chain->masters, sizeof chain->masters);
     status = mob_beat_create(&beat, &m->beat);
     if (status != MOB_OK)

@@ -12,6 +12,7 @@
 
 #define HEAD 0x1100000001ull
 #define TAIL 0x2200000001ull
+#define BEAT (SUSPICION / MOB_MEMBERSHIP_BEATS)
 #define SUSPICION (12 * MOB_MS)
 #define STALL (500 * MOB_MS)
 
@@ -379,6 +380,77 @@ static void a_chain_at_rest_wakes_nobody_often(void **state)
     assert_in_range(answers, 20, 24);
 }
 
+/* A second of both members' heartbeats at the full rate, read by an owner that waits as long as it may; but
+ * the tail's only until `silent_ns`. Returns when the last one of the tail's was read. */
+static int64_t run_at_work(struct fixture *f, int64_t silent_ns, uint32_t *ticks_out, uint32_t *answers_out)
+{
+    struct mob_membership_action a;
+    int64_t end_ns = f->now_ns + MOB_SEC, next_ns = f->now_ns, read_ns = 0;
+    *ticks_out = *answers_out = 0;
+    while (f->now_ns < end_ns && f->installed.epoch == 0) {
+        for (; next_ns <= f->now_ns; next_ns += BEAT) {
+            work(f, HEAD);
+            if (next_ns < silent_ns) {
+                work(f, TAIL);
+                read_ns = f->now_ns;
+            }
+        }
+        mob_membership_on_tick(f->m, f->now_ns);
+        ++*ticks_out;
+        while (mob_membership_next(f->m, &a)) {
+            *answers_out += a.type == MOB_MEMBERSHIP_ANSWER;
+            if (a.type == MOB_MEMBERSHIP_INSTALL)
+                f->installed = a.config;
+        }
+        f->now_ns += mob_membership_pause_ns(f->m);
+    }
+    return read_ns;
+}
+
+static void heartbeats_of_a_chain_at_work_are_read_together(void **state)
+{
+    struct fixture *f = *state;
+    uint32_t ticks, answers;
+    run_at_work(f, INT64_MAX, &ticks, &answers);
+    assert_int_equal(f->installed.epoch, 0);
+    assert_true(mob_membership_even(f->m));
+    assert_in_range(ticks, MOB_SEC / BEAT - 2, MOB_SEC / BEAT + 5);
+    assert_in_range(answers, MOB_SEC / BEAT - 5, MOB_SEC / BEAT + 8); /* half of them, of two members */
+}
+
+/* Reading them together makes nobody live longer than a heartbeat more, nor less long than before. */
+static void who_falls_silent_at_work_is_left_out_in_time(void **state)
+{
+    struct fixture *f = *state;
+    uint32_t ticks, answers;
+    int64_t silent_ns = f->now_ns + MOB_SEC / 2, read_ns = run_at_work(f, silent_ns, &ticks, &answers);
+    assert_int_equal(f->installed.epoch, 2);
+    assert_true(f->installed.count == 1 && f->installed.members[0] == HEAD);
+    assert_true(read_ns <= silent_ns + BEAT);
+    assert_in_range(f->now_ns - MOB_MS - read_ns, SUSPICION, SUSPICION + MOB_MS);
+}
+
+static void only_those_who_serve_at_the_full_rate_are_even(void **state)
+{
+    struct fixture *f = *state;
+    work(f, HEAD);
+    work(f, TAIL);
+    tick(f);
+    assert_true(mob_membership_even(f->m));
+    rest(f, TAIL);
+    assert_false(mob_membership_even(f->m));
+    say(f, TAIL, MOB_CHAIN_SYNCING, 5);
+    assert_false(mob_membership_even(f->m));
+    work(f, TAIL);
+    assert_true(mob_membership_even(f->m));
+    for (int i = 0; i < 3 * BEAT / MOB_MS; i++) {
+        work(f, HEAD);
+        tick(f);
+    }
+    assert_false(mob_membership_even(f->m)); /* two of the tail's are late */
+    assert_int_equal(mob_membership_pause_ns(f->m), MOB_MS);
+}
+
 /* The tail was told to hurry when the head had something to do, and says nothing: it is found as soon as one
  * that had been busy would be. */
 static void who_does_not_hurry_is_left_out_in_a_suspicion(void **state)
@@ -447,6 +519,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_gets_further_is_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_serves_does_not_stall, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_chain_at_rest_wakes_nobody_often, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(heartbeats_of_a_chain_at_work_are_read_together, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_falls_silent_at_work_is_left_out_in_time, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(only_those_who_serve_at_the_full_rate_are_even, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_does_not_hurry_is_left_out_in_a_suspicion, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_stays_quiet_beyond_its_pause_is_left_out, set_up, tear_down),
     };

@@ -10,7 +10,7 @@
 
 #include "gcs/chain/state.h"
 
-#define KEYS 400
+#define KEYS 2000
 
 static uint64_t rng = 12345;
 static uint64_t random_below(uint64_t n)
@@ -37,7 +37,7 @@ static void keys_behave_like_a_sorted_map(void **state)
     static uint64_t version[KEYS];
     memset(version, 0, sizeof version);
     static uint8_t value[5000];
-    for (uint64_t i = 1; i < 20000; i++) {
+    for (uint64_t i = 1; i < 60000; i++) {
         char key[32];
         unsigned k = (unsigned)random_below(KEYS);
         uint32_t length = key_of(k, key);
