@@ -15,13 +15,6 @@
 #define SEGMENT_BYTES_MAX (128u << 10) /* what goes in one pass */
 #define SEGMENTS_AT_LEAST 8u
 
-/* What a segment keeps of a row: enough to ask the tables whether it is still the newest. */
-struct touched {
-    uint64_t version; /* of a reply its seq; 0: the key is gone */
-    uint16_t key_length;
-};
-#define TOUCHED_BYTES 10u
-
 static void *grow(void *bytes, size_t *capacity, size_t need)
 {
     if (need <= *capacity)
@@ -70,53 +63,35 @@ void journal_add(
 
 /* ---- segments ---- */
 
-static struct mob_journal_segment *segment_add(struct mob_journal *j)
+static void touch(struct mob_journal *j, const struct mob_journal_row *row)
 {
-    if (j->count == j->capacity) {
-        j->capacity = j->capacity == 0 ? 16 : j->capacity * 2;
-        j->segments = realloc(j->segments, j->capacity * sizeof *j->segments);
-    }
-    MOB_ASSERT(j->segments != NULL);
-    j->segments[j->count] = (struct mob_journal_segment){0};
-    return &j->segments[j->count++];
-}
-
-static void segment_touch(struct mob_journal_segment *segment, const struct mob_journal_row *row)
-{
-    struct touched t = {.key_length = (uint16_t)row->key_length};
+    struct mob_touched_row t = {.key = row->key, .key_length = row->key_length};
     if (row->kind == MOB_JOURNAL_OUTSIDE || row->key[0] == 'c')
         return; /* nothing is to be written when it goes */
     if (row->kind == MOB_JOURNAL_SET)
         memcpy(&t.version, row->value + (row->key[0] == 'r' ? offsetof(struct mob_gcs_reply, seq) : 0),
             sizeof t.version);
-    segment->touched =
-        grow(segment->touched, &segment->capacity, segment->length + TOUCHED_BYTES + row->key_length);
-    uint8_t *at = segment->touched + segment->length;
-    memcpy(at, &t.version, sizeof t.version);
-    memcpy(at + sizeof t.version, &t.key_length, sizeof t.key_length);
-    memcpy(at + TOUCHED_BYTES, row->key, row->key_length);
-    segment->length += TOUCHED_BYTES + row->key_length;
+    mob_touched_add(&j->touched, &t);
 }
 
-static enum mob_status segment_index(struct mob_journal_segment *segment, const struct mob_journal_pass *pass)
+/* Into the newest segment. */
+static enum mob_status segment_index(struct mob_journal *j, const struct mob_journal_pass *pass)
 {
     struct mob_journal_row row;
     size_t at = 0;
     enum mob_status status;
     while ((status = mob_journal_row_next(pass, &at, &row)) == MOB_OK)
-        segment_touch(segment, &row);
+        touch(j, &row);
     return status == MOB_FINISHED ? MOB_OK : status;
 }
 
 void journal_reset(struct mob_shard *sh)
 {
     struct mob_journal *j = &sh->store.journal;
-    for (uint32_t i = 0; i < j->count; i++)
-        free(j->segments[i].touched);
-    free(j->segments);
+    mob_touched_fini(&j->touched);
     free(j->open);
     free(j->loaded);
-    *j = (struct mob_journal){.first = 1};
+    *j = (struct mob_journal){.touched = j->touched};
 }
 
 void journal_name(struct mob_shard *sh)
@@ -125,7 +100,13 @@ void journal_name(struct mob_shard *sh)
     if (j->open_length == 0 || j->named)
         return;
     j->named = true;
-    store_set(sh, "J", 1, &j->first, sizeof j->first);
+    store_set(sh, "J", 1, &j->touched.first, sizeof j->touched.first);
+}
+
+/* The key in Redis of the newest segment. */
+static void newest_key(const struct mob_journal *j, uint8_t out[9])
+{
+    mob_redis_key(out, 'j', j->touched.first + j->touched.count - 1);
 }
 
 void journal_close(
@@ -139,14 +120,14 @@ void journal_close(
         .rows = j->open + MOB_JOURNAL_PASS_BYTES,
         .length = j->open_length - MOB_JOURNAL_PASS_BYTES};
     mob_journal_pass_encode(&pass, j->open);
-    struct mob_journal_segment *segment = j->count == 0 ? NULL : &j->segments[j->count - 1];
+    struct mob_touched_segment *segment = mob_touched_newest(&j->touched);
     if (segment == NULL || segment->bytes >= segment_bytes(sh))
-        segment = segment_add(j);
-    MOB_ASSERT(segment_index(segment, &pass) == MOB_OK);
-    segment->bytes += j->open_length;
+        mob_touched_begin(&j->touched);
+    MOB_ASSERT(segment_index(j, &pass) == MOB_OK);
+    mob_touched_newest(&j->touched)->bytes += j->open_length;
     j->bytes += j->open_length;
     uint8_t key[9];
-    mob_redis_key(key, 'j', j->first + j->count - 1);
+    newest_key(j, key);
     mob_redis_command(batch, 3);
     mob_redis_arg(batch, "APPEND", 6);
     mob_redis_arg(batch, key, sizeof key);
@@ -160,7 +141,7 @@ enum mob_status journal_write_gone(
 {
     struct mob_journal *j = &sh->store.journal;
     uint16_t n;
-    MOB_ASSERT(j->open_length == 0 && j->count > 0);
+    MOB_ASSERT(j->open_length == 0 && j->touched.count > 0);
     for (size_t at = 0; at < length; at += sizeof n + n) {
         memcpy(&n, keys + at, sizeof n);
         struct mob_journal_row row = {.kind = MOB_JOURNAL_GONE, .key = keys + at + sizeof n, .key_length = n};
@@ -172,16 +153,15 @@ enum mob_status journal_write_gone(
         .length = j->open_length - MOB_JOURNAL_PASS_BYTES};
     mob_journal_pass_encode(&pass, j->open);
     uint8_t key[9];
-    mob_redis_key(key, 'j', j->first + j->count - 1);
+    newest_key(j, key);
     redisReply *reply = redisCommand(context, "APPEND %b %b", key, sizeof key, j->open, j->open_length);
     bool written = reply != NULL && reply->type == REDIS_REPLY_INTEGER;
     if (reply != NULL)
         freeReplyObject(reply);
-    struct mob_journal_segment *segment = &j->segments[j->count - 1];
-    segment->bytes += j->open_length;
+    mob_touched_newest(&j->touched)->bytes += j->open_length;
     j->bytes += j->open_length;
     j->open_length = 0;
-    return written ? segment_index(segment, &pass) : MOB_UNAVAILABLE;
+    return written ? segment_index(j, &pass) : MOB_UNAVAILABLE;
 }
 
 /* ---- the oldest segment goes ---- */
@@ -207,26 +187,22 @@ static void write_value(struct mob_shard *sh, const uint8_t *key, uint32_t lengt
     store_set(sh, key, length, value, sizeof now.version + now.value_length);
 }
 
-static void segment_write(struct mob_shard *sh, const struct mob_journal_segment *segment)
+static void oldest_write(struct mob_shard *sh)
 {
-    for (size_t i = 0; i < segment->length;) {
-        struct touched t;
-        const uint8_t *at = segment->touched + i, *key = at + TOUCHED_BYTES;
-        memcpy(&t.version, at, sizeof t.version);
-        memcpy(&t.key_length, at + sizeof t.version, sizeof t.key_length);
-        if (key[0] == 'r')
-            write_reply(sh, key, t.version);
+    const struct mob_touched *touched = &sh->store.journal.touched;
+    struct mob_touched_row row;
+    for (size_t at = 0; mob_touched_left(touched, &at, &row);)
+        if (row.key[0] == 'r')
+            write_reply(sh, row.key, row.version);
         else
-            write_value(sh, key, t.key_length, t.version);
-        i += TOUCHED_BYTES + t.key_length;
-    }
+            write_value(sh, row.key, row.key_length, row.version);
 }
 
 void journal_trim(struct mob_shard *sh)
 {
     struct mob_store *st = &sh->store;
     struct mob_journal *j = &st->journal;
-    if (st->open == NULL || j->count < 2 || j->bytes <= budget(sh))
+    if (st->open == NULL || j->touched.count < 2 || j->bytes <= budget(sh))
         return;
     /* What the tables say must stand in a pass up to this one: nothing that is applied and not stored. */
     bool settled = st->open_deletes == 0 && st->open_seq == mob_chain_applied(sh->chain) &&
@@ -234,14 +210,12 @@ void journal_trim(struct mob_shard *sh)
     if (!settled)
         return;
     uint8_t key[9];
-    struct mob_journal_segment oldest = j->segments[0];
-    segment_write(sh, &oldest);
-    mob_redis_key(key, 'j', j->first++);
+    oldest_write(sh);
+    mob_redis_key(key, 'j', j->touched.first);
+    j->bytes -= j->touched.segments[0].bytes;
+    mob_touched_drop(&j->touched);
     store_delete(sh, key, sizeof key);
-    store_set(sh, "J", 1, &j->first, sizeof j->first);
-    j->bytes -= oldest.bytes;
-    free(oldest.touched);
-    memmove(j->segments, j->segments + 1, --j->count * sizeof *j->segments);
+    store_set(sh, "J", 1, &j->touched.first, sizeof j->touched.first);
 }
 
 /* ---- from Redis ---- */
@@ -249,14 +223,14 @@ void journal_trim(struct mob_shard *sh)
 static enum mob_status take_segment(struct mob_shard *sh, const uint8_t *bytes, size_t length)
 {
     struct mob_journal *j = &sh->store.journal;
-    struct mob_journal_segment *segment = segment_add(j);
     struct mob_journal_pass pass;
     size_t at = 0;
     enum mob_status status;
-    segment->bytes = length;
+    mob_touched_begin(&j->touched);
+    mob_touched_newest(&j->touched)->bytes = length;
     j->bytes += length;
     while ((status = mob_journal_pass_next(bytes, length, &at, &pass)) == MOB_OK) {
-        status = segment_index(segment, &pass);
+        status = segment_index(j, &pass);
         if (status != MOB_OK)
             return status;
         bool later =
@@ -297,15 +271,15 @@ enum mob_status journal_read(struct mob_shard *sh, redisContext *context)
     if (reply == NULL)
         return MOB_UNAVAILABLE;
     bool none = reply->type == REDIS_REPLY_NIL;
-    bool good = reply->type == REDIS_REPLY_STRING && reply->len == sizeof j->first;
+    bool good = reply->type == REDIS_REPLY_STRING && reply->len == sizeof j->touched.first;
     if (good)
-        memcpy(&j->first, reply->str, sizeof j->first);
+        memcpy(&j->touched.first, reply->str, sizeof j->touched.first);
     freeReplyObject(reply);
     if (!good)
         return none ? MOB_OK : MOB_CORRUPT;
     enum mob_status status = MOB_OK;
     while (status == MOB_OK)
-        status = read_segment(sh, context, j->first + j->count);
+        status = read_segment(sh, context, j->touched.first + j->touched.count);
     return status == MOB_NOT_FOUND ? MOB_OK : status;
 }
 

@@ -1,4 +1,5 @@
 /* mobula-gcs: one member of one shard of the control store. */
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -143,6 +144,14 @@ static int run(struct mob_shard_options *options)
     return status == MOB_OK || status == MOB_CANCELLED ? 0 : 1;
 }
 
+/* What a pass needs for a moment (batches for Redis, rows of the journal) would go back to the system with
+ * each, and be cleared by it again for the next. */
+static void keep_freed_memory(void)
+{
+    mallopt(M_TRIM_THRESHOLD, 8 << 20);
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+}
+
 int main(int argc, char **argv)
 {
     static struct mob_settings settings;
@@ -163,5 +172,6 @@ int main(int argc, char **argv)
         return 2;
     if (!mob_daemon_begin(links.die_with_parent))
         return 1;
+    keep_freed_memory();
     return run(&options);
 }

@@ -5,6 +5,7 @@
  *   attach.c      who the clients are; collecting after a restart; expiry
  *   store.c       passes of writes to Redis
  *   journal.c     what of a pass is appended to the store's journal
+ *   journal_touched.h  which of its rows are still the newest
  *   store_link.c  the connection to Redis, and going on after its death
  *   durable.c     syncing and rewriting the append-only file
  *   load.c        tables and index from Redis after a start
@@ -32,6 +33,7 @@
 #include "gcs/link/chunk.h"
 #include "gcs/shard/index.h"
 #include "gcs/shard/journal_rows.h"
+#include "gcs/shard/journal_touched.h"
 #include "gcs/shard/redis_keys.h"
 #include "gcs/shard/redis_link.h"
 #include "gcs/shard/shard.h"
@@ -109,19 +111,13 @@ struct pass_queue {
     struct mob_redis_batch *first, *last; /* closed, not submitted */
 };
 
-/* A value of Redis; see journal.c. */
-struct mob_journal_segment {
-    uint8_t *touched; /* which rows are in it */
-    size_t length, capacity;
-    uint64_t bytes;
-};
+/* Segments are values of Redis; see journal.c. */
 struct mob_journal {
     uint8_t *open; /* of the open pass, behind room for its head */
     size_t open_length, open_capacity; /* length 0: nothing */
-    struct mob_journal_segment *segments; /* numbered from `first` on */
-    uint32_t count, capacity;
-    uint64_t first, bytes;
-    bool named; /* this Redis knows `first` */
+    struct mob_touched touched; /* of its segments */
+    uint64_t bytes;
+    bool named; /* this Redis knows the number of the first */
     struct mob_redis_position position; /* as found */
     uint8_t *loaded; /* all of it, until the tables have it */
     size_t loaded_length, loaded_capacity;

@@ -182,7 +182,7 @@ static enum mob_status get_position(
     enum mob_status status = get_bytes(context, "s", out, sizeof *out, found);
     if (status == MOB_OK)
         status = journal_read(sh, context);
-    if (status != MOB_OK || sh->store.journal.count == 0)
+    if (status != MOB_OK || sh->store.journal.touched.count == 0)
         return status;
     if (!*found || journal->seq > out->seq || (journal->seq == out->seq && journal->epoch > out->epoch))
         *out = *journal;
