@@ -6,9 +6,11 @@
 #include "common/base/hash.h"
 #include "gcs/chain/chain_rules.h"
 
+#define ANY_VERSION UINT64_MAX /* in if_version: on no condition */
+
 static enum mob_status condition(uint64_t if_version, bool found, uint64_t present)
 {
-    if (if_version == UINT64_MAX)
+    if (if_version == ANY_VERSION)
         return MOB_OK;
     return if_version == (found ? present : 0) ? MOB_OK : MOB_CONFLICT;
 }
@@ -17,6 +19,10 @@ static void resolve_key(
     const struct mob_chain *c, const struct mob_chain_put *put, uint64_t seq, struct mob_chain_entry *entry)
 {
     struct mob_state_key now;
+    if (entry->op == MOB_GCS_OP_PUT && put->request.if_version == ANY_VERSION && !put->full) {
+        entry->version = seq; /* whatever is there: it is not looked up twice */
+        return;
+    }
     bool found = mob_state_get(c->options.state, entry->table, put->body, entry->key_length, &now);
     enum mob_status status = condition(put->request.if_version, found, found ? now.version : 0);
     if (status == MOB_OK && entry->op == MOB_GCS_OP_DELETE && !found)
