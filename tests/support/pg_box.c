@@ -1,5 +1,6 @@
 #include "tests/support/pg_box.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -15,6 +16,7 @@
 
 #include "cli/system_user.h"
 #include "common/base/clock.h"
+#include "common/base/process.h"
 #include "gcs/flush/postgres_conf.h"
 #include "tests/support/scratch.h"
 
@@ -169,6 +171,42 @@ void pg_box_end(struct pg_box *box, int signal)
     if (waitpid(box->pid, NULL, 0) != box->pid)
         die("waitpid", box->directory);
     box->pid = 0;
+}
+
+/* Signals those that were not so yet; the first process and its children all work in the data directory. */
+static uint32_t signal_others(const struct pg_box *box, int signal)
+{
+    DIR *processes = opendir("/proc");
+    uint32_t met = 0;
+    if (processes == NULL)
+        die("open", "/proc");
+    for (const struct dirent *entry; (entry = readdir(processes)) != NULL;) {
+        char path[64], place[128];
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (pid <= 0 || mob_process_is_stopped(pid) == (signal == SIGSTOP))
+            continue;
+        snprintf(path, sizeof path, "/proc/%d/cwd", (int)pid);
+        ssize_t length = readlink(path, place, sizeof place - 1);
+        if (length <= 0)
+            continue;
+        place[length] = 0;
+        if (strcmp(place, box->data) == 0 && kill(pid, signal) == 0)
+            met++;
+    }
+    closedir(processes);
+    return met;
+}
+
+void pg_box_signal_all(struct pg_box *box, int signal)
+{
+    int64_t deadline = mob_now() + READY_NS;
+    if (box->pid <= 0 || kill(box->pid, signal) != 0) /* the first one first: it makes no more of them */
+        die("signal", box->directory);
+    while (signal_others(box, signal) > 0) { /* until none is left that it has not reached */
+        if (mob_now() > deadline)
+            die("not all reached", box->directory);
+        poll(NULL, 0, 1);
+    }
 }
 
 void pg_box_fini(struct pg_box *box)
