@@ -328,9 +328,9 @@ static const struct zombie {
     const char *says;
 } zombies[] = {
     /* inside of the transaction, where it holds the watermark's row */
-    {"flush.before_commit", true, "session_ended why=write"},
+    {"flush.before_commit", true, "sql=\"COMMIT\""},
     /* before it, where nobody can tell: its compare-and-set finds no row */
-    {"flush.before_watermark", false, "session_ended why=overtaken status=conflict"},
+    {"flush.before_watermark", false, "flush overtaken shard=0"},
 };
 
 /* It is continued when its successor has gone on. */
@@ -381,7 +381,7 @@ static void postgres_goes(int round)
     if (round == 1)
         pg_box_signal_all(&f.pg_box, SIGSTOP);
     else
-        pg_box_end(&f.pg_box, round == 0 ? SIGQUIT : SIGKILL);
+        pg_box_end_all(&f.pg_box, round == 0 ? SIGQUIT : SIGKILL);
 }
 
 static void postgres_comes_back(int round)

@@ -173,40 +173,52 @@ void pg_box_end(struct pg_box *box, int signal)
     box->pid = 0;
 }
 
-/* Signals those that were not so yet; the first process and its children all work in the data directory. */
-static uint32_t signal_others(const struct pg_box *box, int signal)
+static bool is_of(const struct pg_box *box, pid_t pid)
+{
+    char path[64], place[128];
+    snprintf(path, sizeof path, "/proc/%d/cwd", (int)pid);
+    ssize_t length = readlink(path, place, sizeof place - 1);
+    return length > 0 && (size_t)length == strlen(box->data) && memcmp(place, box->data, (size_t)length) == 0;
+}
+
+/* The first process and its children all work in the data directory. Signals those that are not as the signal
+ * makes them (0: none); how many those were. */
+static uint32_t reach(const struct pg_box *box, int signal)
 {
     DIR *processes = opendir("/proc");
     uint32_t met = 0;
     if (processes == NULL)
         die("open", "/proc");
     for (const struct dirent *entry; (entry = readdir(processes)) != NULL;) {
-        char path[64], place[128];
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (pid <= 0 || mob_process_is_stopped(pid) == (signal == SIGSTOP))
+        if (pid <= 0 || !is_of(box, pid))
             continue;
-        snprintf(path, sizeof path, "/proc/%d/cwd", (int)pid);
-        ssize_t length = readlink(path, place, sizeof place - 1);
-        if (length <= 0)
-            continue;
-        place[length] = 0;
-        if (strcmp(place, box->data) == 0 && kill(pid, signal) == 0)
-            met++;
+        if (signal == 0 || mob_process_is_stopped(pid) != (signal == SIGSTOP))
+            met += kill(pid, signal) == 0;
     }
     closedir(processes);
     return met;
 }
 
-void pg_box_signal_all(struct pg_box *box, int signal)
+/* Until there is nobody left who is to be reached. */
+static void reach_all(const struct pg_box *box, int signal)
 {
-    int64_t deadline = mob_now() + READY_NS;
-    if (box->pid <= 0 || kill(box->pid, signal) != 0) /* the first one first: it makes no more of them */
-        die("signal", box->directory);
-    while (signal_others(box, signal) > 0) { /* until none is left that it has not reached */
+    for (int64_t deadline = mob_now() + READY_NS; reach(box, signal) > 0; poll(NULL, 0, 1))
         if (mob_now() > deadline)
             die("not all reached", box->directory);
-        poll(NULL, 0, 1);
-    }
+}
+
+void pg_box_signal_all(struct pg_box *box, int signal)
+{
+    if (box->pid <= 0 || kill(box->pid, signal) != 0) /* the first one first: it makes no more of them */
+        die("signal", box->directory);
+    reach_all(box, signal);
+}
+
+void pg_box_end_all(struct pg_box *box, int signal)
+{
+    pg_box_end(box, signal);
+    reach_all(box, 0);
 }
 
 void pg_box_fini(struct pg_box *box)
