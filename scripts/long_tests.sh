@@ -18,6 +18,7 @@ one() {
     timeout "$2" env "${@:3}" >"$log" 2>&1 </dev/null || status=$?
     runs=$(grep -c 'operations, .* unknown' "$log")
     [ "$runs" -gt 0 ] || runs=$(grep -c '^\[       OK \]' "$log") # of what has no clients of its own: tests
+    [ "$runs" -gt 0 ] || runs=$(grep -c '^seed [0-9]*: ' "$log") # scripts say each seed
     printf '%-28s %s  %4d s  runs %s, longest pause %s ms\n' "$name" "$([ "$status" -eq 0 ] && echo ok || echo "FAILED ($log)")" \
         $((SECONDS - started)) "$runs" "$(grep -o 'longest pause [0-9]*' "$log" | awk '{ if ($3 > m) m = $3 } END { print m + 0 }')"
     return "$status"
@@ -33,7 +34,10 @@ tests=$build/tests
     echo "rules $((seeds * 60 + 120)) MOBULA_CHAOS_SEEDS=$seeds $tests/test_chaos_gcs_rules"
     echo "postgres_away_60_s $((seeds * 120 + 120)) MOBULA_CHAOS_FAULT=postgres_is_away MOBULA_CHAOS_SEEDS=$seeds MOBULA_CHAOS_AWAY_S=60 $tests/test_chaos_gcs_faults"
     echo "busy_loops_60_s $((seeds * 120 + 120)) MOBULA_CHAOS_FAULT=four_busy_loops MOBULA_CHAOS_SEEDS=$seeds MOBULA_CHAOS_BUSY_S=60 $tests/test_chaos_gcs_faults"
-    echo "busy_loops_suspicion_12_ms 300 MOBULA_CHAOS_FAULT=four_busy_loops MOBULA_CHAOS_SEED=200 MOBULA_CHAOS_BUSY_S=60 MOBULA_CHAOS_SUSPICION_MS=12 $tests/test_chaos_gcs_faults"
+    echo "large_tail_512_mib $((seeds * 120 + 120)) MOBULA_CHAOS_FAULT=large_tail_dies MOBULA_CHAOS_SEEDS=$seeds MOBULA_CHAOS_RESIDENT_MIB=512 $tests/test_chaos_gcs_faults"
+    echo "both_members_http $((seeds * 120 + 120)) MOBULA_CHAOS_SEEDS=$seeds python3 $source/tests/chaos/http_both_members.py"
+    echo "losses $((seeds * 60 + 120)) MOBULA_CHAOS_SEEDS=$seeds $tests/test_chaos_gcs_losses"
+    echo "busy_loops_suspicion_12_ms $((seeds * 120 + 120)) MOBULA_CHAOS_FAULT=four_busy_loops MOBULA_CHAOS_SEED=200 MOBULA_CHAOS_SEEDS=$seeds MOBULA_CHAOS_BUSY_S=60 MOBULA_CHAOS_SUSPICION_MS=12 $tests/test_chaos_gcs_faults"
     echo "dag_kill_shards $((seeds * 60 + 120)) MOBULA_CHAOS_SEED=1 MOBULA_CHAOS_SEEDS=$seeds python3 $source/tests/chaos/http_dag_kill_shards.py"
     echo "chain_kills 1800 MOBULA_GCS_ROUNDS=$seeds $tests/test_chaos_gcs_chain_kills"
     for fault in flusher_dies flusher_is_a_zombie; do

@@ -104,7 +104,7 @@ bool mob_failpoint_hit(const char *name)
             pause();
             return false;
         case ACTION_STOP:
-            kill(getpid(), SIGSTOP);
+            raise(SIGSTOP); /* to this thread: it would run on while another takes what is for the process */
             return false;
         case ACTION_DELAY:
             nanosleep(&(struct timespec){p->delay_ms / 1000, p->delay_ms % 1000 * 1000000}, NULL);

@@ -1,5 +1,9 @@
 #include "gcs/flush/watermark.h"
 
+#include <inttypes.h>
+
+#include "common/base/log.h"
+
 enum mob_status mob_watermark_read(
     struct mob_database *db, uint32_t shard, uint64_t *upto_out, uint64_t *epoch_out)
 {
@@ -37,8 +41,11 @@ enum mob_status mob_watermark_move(
     mob_param_i64(&p[2], (int64_t)upto);
     mob_param_i64(&p[3], (int64_t)epoch);
     enum mob_status status = mob_database_query(db, sql, p, 4, &result);
-    if (status == MOB_OK && mob_database_changed(result) != 1)
+    if (status == MOB_OK && mob_database_changed(result) != 1) {
+        MOB_LOG_WARN("flush", "overtaken", "shard=%u after=%" PRIu64 " upto=%" PRIu64 " epoch=%" PRIu64,
+            shard, after, upto, epoch);
         status = MOB_CONFLICT;
+    }
     mob_database_result_destroy(result);
     return status;
 }

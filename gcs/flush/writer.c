@@ -433,6 +433,7 @@ static enum mob_status write_once(struct mob_writer_state *w)
 {
     const struct mob_flush_batch *b = w->batch;
     enum mob_status status = ensure_days(w);
+    (void)MOB_FAILPOINT("flush.before_watermark");
     if (status == MOB_OK)
         status = mob_database_run(w->db, "BEGIN");
     if (status == MOB_OK)

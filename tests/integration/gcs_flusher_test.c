@@ -300,28 +300,60 @@ static void a_flusher_that_dies_anywhere_leaves_nothing_out(void **state)
     flushers_die(ends, sizeof ends / sizeof ends[0], blocks);
 }
 
-/* Stopped inside of a transaction that holds the watermark, with rows in it; continued when its successor has
- * gone on. */
-static void one_is_a_zombie(const char *stops, uint32_t before, uint32_t meanwhile)
+/* In the log of all flushers. */
+static uint32_t said(const char *text)
 {
+    char path[128], line[1024];
+    uint32_t count = 0;
+    snprintf(path, sizeof path, "%s/flush.log", f.gcs_box.directory);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        count += strstr(line, text) != NULL;
+    if (file != NULL)
+        fclose(file);
+    return count;
+}
+
+static void wait_said(const char *text, uint32_t times)
+{
+    for (int64_t deadline = soon(); said(text) < times; step())
+        if (mob_now() > deadline)
+            fail_msg("said %u times and not %u: %s (%s)", said(text), times, text, f.gcs_box.directory);
+}
+
+/* Where it stops, whether its successor ends its connection, and what it says of it when it goes on. */
+static const struct zombie {
+    const char *point;
+    bool connection_ends;
+    const char *says;
+} zombies[] = {
+    /* inside of the transaction, where it holds the watermark's row */
+    {"flush.before_commit", true, "sql=\"COMMIT\""},
+    /* before it, where nobody can tell: its compare-and-set finds no row */
+    {"flush.before_watermark", false, "flush overtaken shard=0"},
+};
+
+/* It is continued when its successor has gone on. */
+static void one_is_a_zombie(const struct zombie *how, uint32_t passage, uint32_t before, uint32_t meanwhile)
+{
+    char stops[64];
+    snprintf(stops, sizeof stops, "%s=stop@%u", how->point, passage);
     start(stops);
     append(before);
     wait_acked();
-    char path[64], text[512] = "";
-    snprintf(path, sizeof path, "/proc/%d/status", f.flusher);
-    for (int64_t deadline = soon(); strstr(text, "State:\tT") == NULL; step()) {
+    for (int64_t deadline = soon(); !mob_process_is_stopped(f.flusher); step())
         assert_true(mob_now() < deadline);
-        FILE *file = fopen(path, "r");
-        assert_non_null(file);
-        text[fread(text, 1, sizeof text - 1, file)] = 0;
-        fclose(file);
-    }
     pid_t zombie = f.flusher;
     f.flusher = flush_box_spawn(&f.flush_box, NULL);
     append(meanwhile);
     wait_acked();
-    wait_flushed(); /* by the successor, behind the zombie's lock */
+    wait_flushed(); /* by the successor, behind the zombie's lock if it has one */
+    assert_int_equal(said("transaction_ended") > 0, how->connection_ends);
+    int64_t batches = pg_box_number(f.db, "SELECT count(*) FROM mobula.batch");
+    uint32_t before_it = said(how->says);
     kill(zombie, SIGCONT);
+    wait_said(how->says, before_it + 1); /* the successor has nothing to write, so it is the zombie */
+    assert_int_equal(pg_box_number(f.db, "SELECT count(*) FROM mobula.batch"), batches);
     append(meanwhile);
     check_everything();
     append(100);
@@ -332,36 +364,64 @@ static void one_is_a_zombie(const char *stops, uint32_t before, uint32_t meanwhi
 static void a_zombie_does_no_harm(void **state)
 {
     NEEDS_POSTGRES();
-    one_is_a_zombie("flush.before_commit=stop@3", 300, 300);
+    one_is_a_zombie(&zombies[0], 3, 300, 300);
 }
 
-/* While PostgreSQL is away the member keeps everything, and takes what comes. */
+static void an_overtaken_one_finds_no_row(void **state)
+{
+    NEEDS_POSTGRES();
+    one_is_a_zombie(&zombies[1], 3, 300, 300);
+}
+
+/* All processes of PostgreSQL stop, or its first one dies and the others with it. */
+static void postgres_goes(int round)
+{
+    mob_database_close(f.db);
+    f.db = NULL;
+    if (round == 1)
+        pg_box_signal_all(&f.pg_box, SIGSTOP);
+    else
+        pg_box_end_all(&f.pg_box, round == 0 ? SIGQUIT : SIGKILL);
+}
+
+static void postgres_comes_back(int round)
+{
+    if (round == 1)
+        pg_box_signal_all(&f.pg_box, SIGCONT);
+    else
+        pg_box_spawn(&f.pg_box);
+    f.db = pg_box_open(&f.pg_box);
+}
+
+#define AWAY_BLOCKS 8000 /* that come meanwhile, all the time */
+
+/* While PostgreSQL is away the member keeps everything that comes. */
+static void blocks_come_while_it_is_away(int64_t away_ns)
+{
+    uint64_t gone_at = stats().applied, before = f.appended;
+    for (int64_t begin = mob_now(), now = begin; now - begin < away_ns; now = mob_now()) {
+        if (f.appended < before + (uint64_t)(AWAY_BLOCKS * ((double)(now - begin) / (double)away_ns)))
+            append(20);
+        step();
+    }
+    wait_acked();
+    struct mob_gcs_stats s = stats();
+    if (s.flushed > gone_at || s.applied <= gone_at)
+        fail_msg("gone at %lu, and flushed up to %lu of %lu", (unsigned long)gone_at,
+            (unsigned long)s.flushed, (unsigned long)s.applied);
+}
+
 static void postgres_may_be_away(void **state)
 {
     NEEDS_POSTGRES();
-    const char *seconds = getenv("MOBULA_TEST_AWAY_S"); /* issue: 60 */
+    const char *seconds = getenv("MOBULA_TEST_AWAY_S"); /* ./dev test --long: 60 */
     int64_t away = (seconds == NULL ? 1 : atoi(seconds)) * MOB_SEC;
     start(NULL);
     for (int round = 0; round < 3; round++) {
         append(300);
-        mob_database_close(f.db);
-        f.db = NULL;
-        pid_t server = f.pg_box.pid;
-        if (round == 1)
-            kill(server, SIGSTOP); /* its children go on; a new connection hangs */
-        else
-            pg_box_end(&f.pg_box, round == 0 ? SIGQUIT : SIGKILL);
-        for (int64_t until = mob_now() + away; mob_now() < until;) {
-            if (f.appended < 8000)
-                append(20);
-            step();
-        }
-        wait_acked();
-        if (round == 1)
-            kill(server, SIGCONT);
-        else
-            pg_box_spawn(&f.pg_box);
-        f.db = pg_box_open(&f.pg_box);
+        postgres_goes(round);
+        blocks_come_while_it_is_away(away);
+        postgres_comes_back(round);
         append(100);
         check_everything();
     }
@@ -775,13 +835,14 @@ static void flushers_die_by_seed(void **state)
 
 static void one_is_a_zombie_by_seed(void **state)
 {
-    uint64_t random = XORSHIFT_SEED * (1 + (uint64_t)(uintptr_t)*state);
-    char stops[40];
+    uint64_t seed = (uint64_t)(uintptr_t)*state, random = XORSHIFT_SEED * (1 + seed);
+    const struct zombie *how = &zombies[seed % 2];
     NEEDS_POSTGRES();
-    snprintf(stops, sizeof stops, "flush.before_commit=stop@%u", 1 + below(&random, 4));
+    uint32_t passage = 1 + below(&random, 4);
     uint32_t before = 2 * (150 + below(&random, 100)), meanwhile = 2 * (20 + below(&random, 200));
-    print_message("%s, %u blocks before and twice %u after it\n", stops, before, meanwhile);
-    one_is_a_zombie(stops, before, meanwhile);
+    print_message(
+        "%s, passage %u, %u blocks before and twice %u after it\n", how->point, passage, before, meanwhile);
+    one_is_a_zombie(how, passage, before, meanwhile);
 }
 
 static int run_seeds(uint32_t first, uint32_t count)
@@ -817,6 +878,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(blocks_move_and_every_read_finds_them, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_flusher_that_dies_anywhere_leaves_nothing_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_zombie_does_no_harm, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_overtaken_one_finds_no_row, set_up, tear_down),
         cmocka_unit_test_setup_teardown(postgres_may_be_away, set_up, tear_down),
         cmocka_unit_test_setup_teardown(server_processes_may_be_stopped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_copy_does_not_wait_for_a_stopped_server, set_up, tear_down),

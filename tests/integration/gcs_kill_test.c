@@ -3,7 +3,6 @@
  * doubled or reordered. Seeded (MOBULA_SEED); MOBULA_GCS_ROUNDS makes it longer.
  */
 #include <fcntl.h>
-#include <glob.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -12,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -266,34 +264,6 @@ static void nothing_is_lost_with_no_while_the_kernel_lives(void **state)
     kill_rounds("no", 6);
 }
 
-/* As if the machine's power had failed: the newest part of Redis' file never reached the disk. */
-static off_t cut_file(struct gcs_box *box, off_t bytes)
-{
-    char pattern[128];
-    glob_t found;
-    snprintf(pattern, sizeof pattern, "%s/appendonlydir/*.incr.aof", box->directory);
-    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
-    const char *path = found.gl_pathv[found.gl_pathc - 1];
-    struct stat st;
-    assert_int_equal(stat(path, &st), 0);
-    off_t left = st.st_size > bytes ? st.st_size - bytes : 0;
-    assert_int_equal(truncate(path, left), 0);
-    globfree(&found);
-    return st.st_size - left;
-}
-
-static uint64_t durable_file_bytes(struct gcs_box *box)
-{
-    char pattern[128];
-    glob_t found;
-    struct stat st;
-    snprintf(pattern, sizeof pattern, "%s/appendonlydir/*.incr.aof", box->directory);
-    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
-    assert_int_equal(stat(found.gl_pathv[found.gl_pathc - 1], &st), 0);
-    globfree(&found);
-    return (uint64_t)st.st_size;
-}
-
 static void clients_give_back_what_a_torn_file_lost(void **state)
 {
     (void)state;
@@ -301,15 +271,15 @@ static void clients_give_back_what_a_torn_file_lost(void **state)
     writer_init(&w, "everysec");
     load_for(&w, 500, DEADLINE_NS);
     drain(&w, true);
-    uint64_t safe = durable_file_bytes(&w.box);
+    uint64_t safe = gcs_box_file_bytes(&w.box);
     uint64_t released = w.released;
     load_for(&w, 300, DEADLINE_NS);
     assert_true(w.acked > released);
     kill_both(&w);
     /* Something may have become durable meanwhile: lose only what was not. */
-    uint64_t size = durable_file_bytes(&w.box);
+    uint64_t size = gcs_box_file_bytes(&w.box);
     if (w.released == released)
-        cut_file(&w.box, (off_t)(size - safe));
+        gcs_box_cut_file(&w.box, size - safe);
     spawn_both(&w);
     load_for(&w, 100, DEADLINE_NS);
     drain(&w, true);
@@ -332,7 +302,7 @@ static void a_loss_with_durability_no_is_named_and_the_log_sealed(void **state)
     drain(&w, true);
     uint64_t acked = w.acked;
     kill_both(&w);
-    assert_true(cut_file(&w.box, 20000) > 0);
+    assert_true(gcs_box_cut_file(&w.box, 20000) > 0);
     spawn_both(&w);
     for (int64_t deadline = mob_now() + DEADLINE_NS; !w.sealed && mob_now() < deadline;) {
         gcs_box_step(w.gcs, 10);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -86,17 +87,30 @@ static const char *point_text(struct stage *s, const char *point, char out[64])
     return out;
 }
 
+/* Of members that start from now on. */
+static void set_caps(bool large)
+{
+    static const char *const names[] = {"MOBULA_GCS_SOFT_BYTES", "MOBULA_GCS_HARD_BYTES"};
+    for (int i = 0; i < 2; i++)
+        if (large)
+            setenv(names[i], "8000000000", 1);
+        else
+            unsetenv(names[i]);
+}
+
 void stage_open(struct stage *s, const struct fault *fault, uint64_t seed)
 {
     char head[64], tail[64];
     *s = (struct stage){.fault = fault, .seed = seed};
+    set_caps(fault->large);
     chain_box_init(&s->box, fault->members, fault->members, "everysec");
     const char *suspicion = getenv("MOBULA_CHAOS_SUSPICION_MS");
     if (suspicion != NULL) {
         s->box.suspicion_ms = atoi(suspicion);
         s->box.lease_ms = s->box.suspicion_ms - 2;
     }
-    if (fault->postgres) {
+    s->postgres = fault->postgres || (seed % 2 == 0 && pg_box_available());
+    if (s->postgres) {
         pg_box_init(&s->pg);
         pg_box_start(&s->pg);
         s->box.postgres = s->pg.data;
@@ -157,9 +171,32 @@ void stage_whole_again(struct stage *s)
     stage_steps(s);
 }
 
+void stage_start_flusher(struct stage *s)
+{
+    struct flush_box flush = {.gcs = &s->box.member[0],
+        .pg = &s->pg,
+        .sockets = s->box.clients,
+        .cluster = CHAIN_BOX_CLUSTER,
+        .batch_bytes = "64KiB",
+        .delay_ms = "20",
+        .hot_percent = "0",
+        .maintain_ms = "1h"}; /* which is a client that comes and goes: positions would never stand still */
+    s->flusher = flush_box_spawn(&flush, NULL);
+}
+
+bool stage_stats(struct stage *s, int slot, struct mob_gcs_stats *out)
+{
+    struct mob_member_link *link = NULL;
+    bool good = gcs_box_member(s->box.member[slot].socket, s->box.shard, &link) == MOB_OK &&
+        mob_member_stats(link, out) == MOB_OK;
+    mob_member_close(link);
+    return good;
+}
+
 void stage_compare_members(struct stage *s)
 {
     struct chain_compared c = chain_compare(&s->box, mob_now() + PATIENCE_NS);
+    s->load.progress_ns = mob_now(); /* no pause: nobody asked meanwhile */
     if (c.wrong[0] != 0)
         stage_failed(s, c.wrong);
     print_message("equal at %llu: flushed up to %llu, %llu blocks left\n", (unsigned long long)c.applied,
@@ -200,16 +237,17 @@ void stage_close(struct stage *s)
     if (s->flusher != 0)
         check_flushed(s);
     const struct gcs_history_verdict *v = &s->load.verdict;
-    print_message("%s seed %llu: %zu operations, %zu unknown, %zu keys, %llu blocks, longest pause %lld ms, "
-                  "deaths %u\n",
-        s->fault->name, (unsigned long long)s->seed, v->done, v->unknown, v->keys,
-        (unsigned long long)s->load.acked, (long long)(s->load.longest_ns / MOB_MS), s->deaths);
+    print_message("%s seed %llu, masters' table in %s: %zu operations, %zu unknown, %zu keys, %llu blocks, "
+                  "longest pause %lld ms, deaths %u\n",
+        s->fault->name, (unsigned long long)s->seed, s->postgres ? "PostgreSQL" : "a file", v->done,
+        v->unknown, v->keys, (unsigned long long)s->load.acked, (long long)(s->load.longest_ns / MOB_MS),
+        s->deaths);
     assert_true(v->done >= 3 * STEPS && s->load.acked >= 2 * STEPS); /* else it shows nothing */
     gcs_load_fini(&s->load);
     gcs_box_end(&s->flusher, SIGKILL);
     chain_box_fini(&s->box);
     fault_proxy_destroy(s->proxy);
-    if (s->fault->postgres)
+    if (s->postgres)
         pg_box_fini(&s->pg);
 }
 
@@ -224,6 +262,21 @@ int stage_slot_at(struct stage *s, bool tail)
 void stage_end_member(struct stage *s, int slot)
 {
     gcs_box_end(&s->box.member[slot].gcs, SIGKILL);
+}
+
+void stage_end_redis(struct stage *s, int slot)
+{
+    struct gcs_box *m = &s->box.member[slot];
+    char path[128];
+    gcs_box_end(&m->redis, SIGKILL);
+    snprintf(path, sizeof path, "%s/redis.sock", m->directory);
+    unlink(path);
+}
+
+int64_t stage_seconds(const char *variable, int64_t otherwise)
+{
+    const char *text = getenv(variable);
+    return (text == NULL ? otherwise : atoi(text)) * MOB_SEC;
 }
 
 /* While nothing can be decided, whoever waits with a deadline hears so by then. */

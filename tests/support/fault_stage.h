@@ -29,7 +29,10 @@ struct fault {
     uint32_t passages;
     uint32_t members;
     uint32_t window; /* of blocks; 0: 16 */
-    bool proxied, postgres, flushed, short_set;
+    bool proxied, flushed, short_set;
+    bool postgres; /* masters have their table there; else with even seeds, where there is one, and in a file
+                    */
+    bool large; /* no cap of memory is met */
 };
 struct stage {
     const struct fault *fault;
@@ -37,12 +40,19 @@ struct stage {
     struct chain_box box;
     struct gcs_load load;
     struct fault_proxy *proxy;
+    bool postgres;
     struct pg_box pg;
     pid_t flusher; /* 0: none */
     bool hold; /* what ended stays so */
     pid_t seen[CHAIN_BOX_MEMBERS_MAX];
     uint32_t deaths; /* of members */
 };
+
+/* By a seed: which of two. Not the same as whether there is a PostgreSQL. */
+static inline bool stage_draw(const struct stage *s)
+{
+    return s->seed / 2 % 2 == 0;
+}
 
 void stage_open(struct stage *s, const struct fault *fault, uint64_t seed);
 /* Without faults: whole again, every history right, everything there. */
@@ -59,8 +69,14 @@ bool stage_has_died(struct stage *s);
 void stage_whole_again(struct stage *s);
 int stage_slot_at(struct stage *s, bool tail);
 void stage_end_member(struct stage *s, int slot);
+void stage_end_redis(struct stage *s, int slot); /* its file stays */
+int64_t stage_seconds(const char *variable, int64_t otherwise); /* ns */
 /* While nothing can be decided, whoever waits with a deadline hears so by then. */
 void stage_asks_in_vain(struct stage *s);
+/* Of everything that is durable, at once; stage_close waits until all is in the database. */
+void stage_start_flusher(struct stage *s);
+/* What a serving member says of itself; false: it does not answer. */
+bool stage_stats(struct stage *s, int slot, struct mob_gcs_stats *out);
 /* Digests, blocks and Redis of all members, at one position. */
 void stage_compare_members(struct stage *s);
 

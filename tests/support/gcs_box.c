@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -181,6 +183,38 @@ void gcs_box_fini(struct gcs_box *box)
     gcs_box_end(&box->redis, SIGKILL);
     if (getenv("MOBULA_KEEP") == NULL)
         (void)scratch_remove(box->directory); /* what a process writes while it is killed may stay */
+}
+
+static void newest_file(const struct gcs_box *box, char path[160], struct stat *out)
+{
+    char pattern[128];
+    glob_t found;
+    snprintf(pattern, sizeof pattern, "%s/appendonlydir/*.incr.aof", box->directory);
+    if (glob(pattern, 0, NULL, &found) != 0)
+        die("no file", pattern);
+    snprintf(path, 160, "%s", found.gl_pathv[found.gl_pathc - 1]);
+    globfree(&found);
+    if (stat(path, out) != 0)
+        die("stat", path);
+}
+
+uint64_t gcs_box_file_bytes(const struct gcs_box *box)
+{
+    char path[160];
+    struct stat st;
+    newest_file(box, path, &st);
+    return (uint64_t)st.st_size;
+}
+
+uint64_t gcs_box_cut_file(const struct gcs_box *box, uint64_t bytes)
+{
+    char path[160];
+    struct stat st;
+    newest_file(box, path, &st);
+    off_t left = st.st_size > (off_t)bytes ? st.st_size - (off_t)bytes : 0;
+    if (truncate(path, left) != 0)
+        die("truncate", path);
+    return (uint64_t)(st.st_size - left);
 }
 
 struct mob_gcs *gcs_box_client(struct gcs_box *box)

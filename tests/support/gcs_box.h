@@ -47,6 +47,11 @@ int gcs_box_end(pid_t *pid, int signal);
 bool gcs_box_ended(pid_t *pid);
 /* Kills both, removes the folder (kept when MOBULA_KEEP is set). */
 void gcs_box_fini(struct gcs_box *box);
+/* Of the newest file that Redis appends to. */
+uint64_t gcs_box_file_bytes(const struct gcs_box *box);
+/* As if the machine's power had failed: the newest part of that file never reached the disk. Returns how much
+ * that is. */
+uint64_t gcs_box_cut_file(const struct gcs_box *box, uint64_t bytes);
 struct mob_gcs *gcs_box_client(struct gcs_box *box);
 /* What there is for the client now, then up to `wait_ms` for more. */
 void gcs_box_step(struct mob_gcs *gcs, int wait_ms);

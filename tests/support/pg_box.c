@@ -1,5 +1,6 @@
 #include "tests/support/pg_box.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -15,6 +16,7 @@
 
 #include "cli/system_user.h"
 #include "common/base/clock.h"
+#include "common/base/process.h"
 #include "gcs/flush/postgres_conf.h"
 #include "tests/support/scratch.h"
 
@@ -169,6 +171,54 @@ void pg_box_end(struct pg_box *box, int signal)
     if (waitpid(box->pid, NULL, 0) != box->pid)
         die("waitpid", box->directory);
     box->pid = 0;
+}
+
+static bool is_of(const struct pg_box *box, pid_t pid)
+{
+    char path[64], place[128];
+    snprintf(path, sizeof path, "/proc/%d/cwd", (int)pid);
+    ssize_t length = readlink(path, place, sizeof place - 1);
+    return length > 0 && (size_t)length == strlen(box->data) && memcmp(place, box->data, (size_t)length) == 0;
+}
+
+/* The first process and its children all work in the data directory. Signals those that are not as the signal
+ * makes them (0: none); how many those were. */
+static uint32_t reach(const struct pg_box *box, int signal)
+{
+    DIR *processes = opendir("/proc");
+    uint32_t met = 0;
+    if (processes == NULL)
+        die("open", "/proc");
+    for (const struct dirent *entry; (entry = readdir(processes)) != NULL;) {
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (pid <= 0 || !is_of(box, pid))
+            continue;
+        if (signal == 0 || mob_process_is_stopped(pid) != (signal == SIGSTOP))
+            met += kill(pid, signal) == 0;
+    }
+    closedir(processes);
+    return met;
+}
+
+/* Until there is nobody left who is to be reached. */
+static void reach_all(const struct pg_box *box, int signal)
+{
+    for (int64_t deadline = mob_now() + READY_NS; reach(box, signal) > 0; poll(NULL, 0, 1))
+        if (mob_now() > deadline)
+            die("not all reached", box->directory);
+}
+
+void pg_box_signal_all(struct pg_box *box, int signal)
+{
+    if (box->pid <= 0 || kill(box->pid, signal) != 0) /* the first one first: it makes no more of them */
+        die("signal", box->directory);
+    reach_all(box, signal);
+}
+
+void pg_box_end_all(struct pg_box *box, int signal)
+{
+    pg_box_end(box, signal);
+    reach_all(box, 0);
 }
 
 void pg_box_fini(struct pg_box *box)

@@ -26,6 +26,10 @@ void pg_box_start(struct pg_box *box);
 void pg_box_spawn(struct pg_box *box);
 /* signal, then wait until it is gone: SIGKILL, SIGINT = fast stop, SIGQUIT = at once. */
 void pg_box_end(struct pg_box *box, int signal);
+/* The same, and until its children are gone as well, which a killed one leaves for a moment. */
+void pg_box_end_all(struct pg_box *box, int signal);
+/* To all of its processes: SIGSTOP, SIGCONT. Where only the first one is stopped, connections go on. */
+void pg_box_signal_all(struct pg_box *box, int signal);
 /* Kills it, removes the folder (kept when MOBULA_KEEP is set). */
 void pg_box_fini(struct pg_box *box);
 /* A connection; fails the test after some seconds. */

@@ -8,7 +8,10 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -91,6 +94,41 @@ static void stop_pauses_the_process_until_it_is_continued(void **state)
     assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 7);
 }
 
+static void *pass_once(void *arg)
+{
+    (void)MOB_FAILPOINT("x");
+    atomic_store((atomic_int *)arg, 1);
+    return NULL;
+}
+
+/* The thread at the failpoint does not run on while another one takes the signal for the process. */
+static void stop_holds_the_thread_that_is_there(void **state)
+{
+    (void)state;
+    assert_true(mob_failpoints_configure("x=stop"));
+    atomic_int *passed =
+        mmap(NULL, sizeof *passed, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(passed != MAP_FAILED);
+    for (int i = 0; i < 50; i++) {
+        atomic_store(passed, 0);
+        pid_t child = fork();
+        if (child == 0) {
+            pthread_t thread;
+            pthread_create(&thread, NULL, pass_once, passed);
+            pthread_join(thread, NULL);
+            _exit(0);
+        }
+        int how;
+        assert_int_equal(waitpid(child, &how, WUNTRACED), child);
+        bool held = WIFSTOPPED(how) && atomic_load(passed) == 0;
+        kill(child, SIGKILL);
+        assert_int_equal(waitpid(child, &how, 0), child);
+        if (!held)
+            fail_msg("round %d: it went on before the process was stopped", i);
+    }
+    munmap(passed, sizeof *passed);
+}
+
 static void syntax_errors_change_nothing(void **state)
 {
     (void)state;
@@ -113,6 +151,7 @@ int main(void)
         cmocka_unit_test_teardown(delay_waits_and_goes_on, tear_down),
         cmocka_unit_test_teardown(kill_ends_the_process, tear_down),
         cmocka_unit_test_teardown(stop_pauses_the_process_until_it_is_continued, tear_down),
+        cmocka_unit_test_teardown(stop_holds_the_thread_that_is_there, tear_down),
         cmocka_unit_test_teardown(syntax_errors_change_nothing, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
