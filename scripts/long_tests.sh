@@ -17,7 +17,7 @@ one() {
     local name=$1 log=$logs/$1.log started=$SECONDS runs status=0
     timeout "$2" env "${@:3}" >"$log" 2>&1 </dev/null || status=$?
     runs=$(grep -c 'operations, .* unknown' "$log")
-    [ "$runs" -gt 0 ] || runs=$(grep -c '^\[       OK \]' "$log") # of what has no clients of its own: tests
+    [ "$runs" -gt 0 ] || runs=$(grep -c '^\[       OK \]\|^seed [0-9]' "$log") # of what has no clients of its own: tests, seeds
     printf '%-28s %s  %4d s  runs %s, longest pause %s ms\n' "$name" "$([ "$status" -eq 0 ] && echo ok || echo "FAILED ($log)")" \
         $((SECONDS - started)) "$runs" "$(grep -o 'longest pause [0-9]*' "$log" | awk '{ if ($3 > m) m = $3 } END { print m + 0 }')"
     return "$status"
@@ -35,6 +35,7 @@ tests=$build/tests
     echo "busy_loops_60_s $((seeds * 120 + 120)) MOBULA_CHAOS_FAULT=four_busy_loops MOBULA_CHAOS_SEEDS=$seeds MOBULA_CHAOS_BUSY_S=60 $tests/test_chaos_gcs_faults"
     echo "busy_loops_suspicion_12_ms 300 MOBULA_CHAOS_FAULT=four_busy_loops MOBULA_CHAOS_SEED=200 MOBULA_CHAOS_BUSY_S=60 MOBULA_CHAOS_SUSPICION_MS=12 $tests/test_chaos_gcs_faults"
     echo "dag_kill_shards $((seeds * 60 + 120)) MOBULA_CHAOS_SEED=1 MOBULA_CHAOS_SEEDS=$seeds python3 $source/tests/chaos/http_dag_kill_shards.py"
+    echo "box_restarts_an_hour_off $((seeds * 60 + 120)) MOBULA_CHAOS_SEED=1 MOBULA_CHAOS_SEEDS=$seeds python3 $source/tests/chaos/http_whole_box.py"
     echo "chain_kills 1800 MOBULA_GCS_ROUNDS=$seeds $tests/test_chaos_gcs_chain_kills"
     for fault in flusher_dies flusher_is_a_zombie; do
         echo "$fault $((seeds * 60 + 120)) MOBULA_CHAOS_FAULT=$fault MOBULA_CHAOS_SEEDS=$seeds $tests/test_integration_gcs_flusher"
