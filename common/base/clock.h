@@ -25,9 +25,12 @@ static inline int64_t mob_now(void)
 {
     return mob_clock_of(CLOCK_MONOTONIC);
 }
+/* By how much the wall clock of this process is wrong: 0, or what a test said in MOBULA_TEST_WALL_OFFSET_S.
+ * Read before main. */
+extern int64_t mob_wall_offset_ns;
 static inline int64_t mob_wall_now(void)
 {
-    return mob_clock_of(CLOCK_REALTIME);
+    return mob_clock_of(CLOCK_REALTIME) + mob_wall_offset_ns;
 }
 /* What a wall clock shows more than a monotonic one: by two readings of the monotonic clock around one of the
  * other. A process may be switched off between readings, so those that lie more than a few microseconds apart

@@ -85,12 +85,12 @@ static bool give_to_sink(enum mob_log_level level, const char *line, size_t byte
 /* `time level `; returns its bytes. */
 static size_t begin_line(char *line, size_t size, enum mob_log_level level)
 {
-    struct timespec t;
+    int64_t now_us = mob_wall_now() / MOB_US;
     struct tm tm;
-    clock_gettime(CLOCK_REALTIME, &t);
-    gmtime_r(&t.tv_sec, &tm);
+    gmtime_r(&(time_t){now_us / 1000000}, &tm);
     size_t n = strftime(line, size, "%Y-%m-%dT%H:%M:%S", &tm);
-    return n + (size_t)snprintf(line + n, size - n, ".%06ldZ %s ", t.tv_nsec / 1000, level_names[level]);
+    return n +
+        (size_t)snprintf(line + n, size - n, ".%06dZ %s ", (int)(now_us % 1000000), level_names[level]);
 }
 
 void mob_log_write(struct mob_log_site *site, enum mob_log_level level, const char *module, const char *event,

@@ -2,18 +2,10 @@
 #include "gcs/shard/shard_internal.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "common/base/hash.h"
 #include "common/base/process.h"
-
-/* Tests of machines whose clock is wrong say by how much. */
-static int64_t wall_now(void)
-{
-    const char *offset_s = getenv("MOBULA_TEST_WALL_OFFSET_S");
-    return mob_wall_now() + (offset_s == NULL ? 0 : strtoll(offset_s, NULL, 10) * MOB_SEC);
-}
 
 #define COLLECT_LONGEST_NS (10 * MOB_SEC)
 #define NOBODY_NS (100 * MOB_MS)
@@ -194,7 +186,7 @@ void attach_client(struct conn *c, const struct mob_gcs_frame *frame)
         return;
     }
     struct mob_chain_attach event = {
-        .client = frame->from, .answered = head.answered, .kept = head.kept, .wall_ns = wall_now()};
+        .client = frame->from, .answered = head.answered, .kept = head.kept, .wall_ns = mob_wall_now()};
     bool late = shard_has_masters(sh) && frame->epoch != mob_chain_epoch(sh->chain);
     enum mob_status status = late ? MOB_WRONG_EPOCH : mob_chain_on_attach(sh->chain, &event, &attached);
     if (status == MOB_WRONG_EPOCH && shard_has_masters(sh)) {
@@ -320,7 +312,7 @@ static enum mob_status name_absent(struct mob_shard *sh)
             continue;
         MOB_LOG_WARN(
             "gcs", "client_absent", "client=%llx pid=%d", (unsigned long long)a->client, a->identity.pid);
-        status = mob_chain_collect_absent(sh->chain, a->client, wall_now());
+        status = mob_chain_collect_absent(sh->chain, a->client, mob_wall_now());
     }
     return status;
 }
@@ -331,7 +323,7 @@ static void collect_end(struct mob_shard *sh)
     bool chain = shard_has_masters(sh);
     enum mob_status status = chain ? name_absent(sh) : MOB_OK;
     if (status == MOB_OK)
-        status = mob_chain_collect_end(sh->chain, wall_now());
+        status = mob_chain_collect_end(sh->chain, mob_wall_now());
     for (size_t i = 0; i < sh->attached_count && status == MOB_OK && !chain; i++) {
         struct attached *a = &sh->attached[i];
         if (!a->awaited || a->answered)

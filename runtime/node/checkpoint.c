@@ -69,7 +69,7 @@ static void save(struct node *node, const struct mob_out_checkpoint *head, enum 
     struct saving *saving = malloc(sizeof *saving + sizeof row + bytes);
     MOB_ASSERT(saving);
     const struct node_actor *actor = node_actor_find(node, head->actor);
-    bool newest = actor && actor->last_submitted_ns > 0 && actor->last_position == head->position;
+    bool newest = actor && actor->last_submitted_ns != 0 && actor->last_position == head->position;
     *saving = (struct saving){node, head->actor, head->position,
         newest ? node_needed_since(actor->last_submitted_ns) : 0, (uint32_t)(sizeof row + bytes)};
     memcpy(saving->value, &row, sizeof row);

@@ -265,7 +265,8 @@ void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks)
     if (job->state == JOB_ENDED)
         return;
     job->state = JOB_ENDED;
-    job->ended_wall_ns = mob_wall_now();
+    int64_t now_ns = mob_wall_now(); /* the clock may have been set back since */
+    job->ended_wall_ns = now_ns > job->started_wall_ns ? now_ns : job->started_wall_ns;
     join_ended(node, job);
     MOB_LOG_INFO("jobs", "ended", "name=\"%s\" submitted=%lu finished=%lu failed=%lu",
         MOB_LOG_VALUE(job->name), job->submitted, job->finished, job->failed);

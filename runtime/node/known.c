@@ -132,7 +132,7 @@ static bool remember(struct node *node, struct known_question *q)
     if (from->spec) {
         to->spec = copy_two(from->spec, sizeof *from->spec, from->spec + 1, from->spec_tail_bytes);
         to->spec_tail_bytes = from->spec_tail_bytes;
-        to->spec_submitted_ns = from->spec_submitted_ns;
+        to->spec_submitted_wall_ns = from->spec_submitted_wall_ns;
     }
     if (from->completion)
         to->completion = copy_two(
@@ -296,14 +296,14 @@ static void note_completion(struct known *known, const struct mob_completion *c)
         (c->head.flags & MOB_COMPLETION_WILL_RETRY) && !(c->head.flags & MOB_COMPLETION_UNPAID);
 }
 
-void known_note(struct known *known, const struct mob_entry *e, uint64_t incarnation)
+void known_note(struct known *known, const struct mob_entry *e, const struct mob_block_header *block)
 {
     switch ((int)e->type) {
     case MOB_ENTRY_SPEC:
         if (mob_task_id_eq(e->spec.head.task, known->id.task) && !known->spec) {
             known->spec = copy_two(&e->spec.head, sizeof e->spec.head, e->spec.tail, e->spec.tail_bytes);
             known->spec_tail_bytes = e->spec.tail_bytes;
-            known->spec_submitted_ns = e->submitted_ns;
+            known->spec_submitted_wall_ns = lineage_log_wall_of(block, e->submitted_ns);
         }
         return;
     case MOB_ENTRY_COMPLETION:
@@ -312,7 +312,7 @@ void known_note(struct known *known, const struct mob_entry *e, uint64_t incarna
         return;
     case MOB_ENTRY_PUT:
         if (mob_object_id_eq(e->put.id, known->id))
-            note_put(known, e, incarnation);
+            note_put(known, e, block->incarnation);
         if (mob_task_id_eq(e->put.id.task, known->id.task))
             node_remade_note_put(&known->stored_puts, &e->put);
         return;
@@ -371,7 +371,7 @@ static void note_with_job(
     struct known *known, const struct mob_entry *entry, const struct mob_block_header *block)
 {
     bool had_put = known->put != NULL;
-    known_note(known, entry, block->incarnation);
+    known_note(known, entry, block);
     if (had_put || !known->put)
         return;
     known->put_job = block->job;
@@ -383,7 +383,7 @@ static void on_entry(void *arg, const struct mob_entry *entry, const struct mob_
     struct lookup *lookup = arg;
     keep_values(lookup, entry);
     if (lookup->group_memory)
-        known_group_entry(lookup->group_memory, entry, block->incarnation);
+        known_group_entry(lookup->group_memory, entry, block);
     for (struct known_question *q = lookup->questions; q; q = q->next)
         note_with_job(&q->known, entry, block);
 }

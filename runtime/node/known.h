@@ -29,7 +29,7 @@ struct known {
     struct mob_object_id id;
     struct mob_spec_head *spec; /* followed by its tail */
     uint32_t spec_tail_bytes;
-    int64_t spec_submitted_ns;
+    int64_t spec_submitted_wall_ns;
     struct mob_completion_head *completion; /* the final one, followed by its body */
     struct mob_out_put *put; /* of the object, followed by its inline value */
     uint64_t put_incarnation; /* whose log has it */
@@ -68,7 +68,7 @@ const struct known *known_of(const struct known_question *question);
 /* NULL is fine. */
 void known_forget(struct node *node, struct known_question *question);
 /* What an entry says of known->id; for those who read themselves. */
-void known_note(struct known *known, const struct mob_entry *entry, uint64_t incarnation);
+void known_note(struct known *known, const struct mob_entry *entry, const struct mob_block_header *block);
 void known_free(struct known *known);
 /* Lineage was deleted. */
 void known_clear(struct node *node);

@@ -118,12 +118,13 @@ static bool task_of(const struct mob_entry *e, struct mob_task_id *task_out)
     return true;
 }
 
-void known_group_entry(struct known_group *g, const struct mob_entry *entry, uint64_t incarnation)
+void known_group_entry(
+    struct known_group *g, const struct mob_entry *entry, const struct mob_block_header *block)
 {
     struct mob_task_id task;
     if (task_of(entry, &task) && task.index >> MOB_GROUP_SHIFT == g->group &&
         mob_stream_eq(task.stream, g->stream))
-        known_note(&g->members[task.index & (MEMBERS - 1)], entry, incarnation);
+        known_note(&g->members[task.index & (MEMBERS - 1)], entry, block);
 }
 
 void known_groups_end(struct known_groups *groups, struct known_group *g, bool whole)

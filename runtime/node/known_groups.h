@@ -17,7 +17,8 @@ void known_groups_destroy(struct known_groups *groups);
 /* A read of this group begins. NULL: it was not read lately, and is not remembered. Else give it each entry
  * of the read, then end it. */
 struct known_group *known_groups_begin(struct known_groups *groups, struct mob_stream stream, uint32_t group);
-void known_group_entry(struct known_group *group, const struct mob_entry *entry, uint64_t incarnation);
+void known_group_entry(
+    struct known_group *group, const struct mob_entry *entry, const struct mob_block_header *block);
 void known_groups_end(struct known_groups *groups, struct known_group *group, bool whole);
 /* Spec, completion and outcomes of this task, borrowed until the next call; all NULL = no log knows it. NULL:
  * its group is not remembered. */

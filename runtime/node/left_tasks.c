@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "runtime/node/lineage_log.h"
 
 enum { LEFT_BUCKETS = 1 << 16 };
 
@@ -83,7 +84,8 @@ static void note_retry(const struct left_tasks *left, struct left_task *t, uint8
     t->retries_spent += (flags & MOB_COMPLETION_WILL_RETRY) && !(flags & MOB_COMPLETION_UNPAID);
 }
 
-static void note(struct left_tasks *left, const struct mob_entry *e, uint64_t incarnation)
+static void note(struct left_tasks *left, const struct mob_entry *e, const struct mob_block_header *block,
+    uint64_t incarnation)
 {
     if (e->type == MOB_ENTRY_SPEC) {
         struct left_task *t = left_task(left, e->spec.head.task);
@@ -94,7 +96,7 @@ static void note(struct left_tasks *left, const struct mob_entry *e, uint64_t in
         *t->spec = e->spec.head;
         memcpy(t->spec + 1, e->spec.tail, e->spec.tail_bytes);
         t->tail_bytes = e->spec.tail_bytes;
-        t->submitted_ns = e->submitted_ns;
+        t->submitted_wall_ns = lineage_log_wall_of(block, e->submitted_ns);
         t->place = left->at;
         if (t->attempt == 0)
             t->owner = incarnation;
@@ -127,7 +129,7 @@ void left_tasks_note_block(struct left_tasks *left, const struct mob_gcs_block_r
     enum mob_status status = mob_block_open(left->decoder, row->bytes, row->length, &header, &zone);
     left->at = (struct log_place){row->incarnation, row->number, 0};
     for (; status == MOB_OK && (status = mob_block_next(left->decoder, &entry)) == MOB_OK; left->at.entry++)
-        note(left, &entry, row->incarnation);
+        note(left, &entry, &header, row->incarnation);
     if (status != MOB_CLOSED)
         MOB_LOG_ERROR(
             "recover", "block_corrupt", "incarnation=%lu number=%lu", row->incarnation, row->number);
@@ -152,7 +154,7 @@ void left_tasks_note_group(
     while (status == MOB_OK && (status = mob_block_next(left->decoder, &entry)) == MOB_OK) {
         struct mob_task_id task = task_of(&entry);
         if (mob_stream_eq(task.stream, group.stream) && task.index >> MOB_GROUP_SHIFT == group.index)
-            note(left, &entry, row->incarnation);
+            note(left, &entry, &header, row->incarnation);
     }
 }
 

@@ -306,6 +306,15 @@ int64_t lineage_log_wall(struct lineage_log *log, int64_t mono_ns)
     return mono_ns + log->to_wall_ns;
 }
 
+int64_t lineage_log_mono(struct lineage_log *log, int64_t wall_ns, int64_t now_ns)
+{
+    if (wall_ns == 0)
+        return 0;
+    int64_t mono_ns = wall_ns - lineage_log_wall(log, 0);
+    mono_ns = mono_ns < now_ns ? mono_ns : now_ns;
+    return mono_ns == 0 ? 1 : mono_ns; /* 0 says that it is not known */
+}
+
 static void open_block(struct lineage_log *log)
 {
     if (log->open)

@@ -138,6 +138,15 @@ enum lineage_log_turn {
 /* The wall time (ns) that a reader of this log makes of a monotonic one: who tells a time before it is logged
  * tells the same as the record will. */
 int64_t lineage_log_wall(struct lineage_log *log, int64_t mono_ns);
+/* The wall time of what a block says in the monotonic clock of its own boot, which says nothing in another;
+ * 0: it does not say when. */
+static inline int64_t lineage_log_wall_of(const struct mob_block_header *block, int64_t mono_ns)
+{
+    return mono_ns == 0 ? 0 : (int64_t)((uint64_t)mono_ns + (uint64_t)(block->wall_ns - block->mono_ns));
+}
+/* That time by the monotonic clock of this boot, for what goes on here: negative when it was before the boot,
+ * and no later than `now_ns`, which it would be when the wall clock was set back meanwhile. 0 stays 0. */
+int64_t lineage_log_mono(struct lineage_log *log, int64_t wall_ns, int64_t now_ns);
 /* End of a pass. Sends what is due; returns when it wants to be called again (monotonic ns). A full block
  * leaves within LOG_BLOCK_AGE_NS_MAX of its opening, and before that when LOG_BLOCKS_GATHERED are full, or
  * nothing comes and none is on its way. */

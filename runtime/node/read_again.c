@@ -27,7 +27,7 @@ static struct replay_call *call_of(const struct known *known)
         .attempt = known->completion->attempt,
         .spec = spec,
         .tail_bytes = known->spec_tail_bytes,
-        .submitted_ns = known->spec_submitted_ns,
+        .submitted_wall_ns = known->spec_submitted_wall_ns,
         .items = known->items};
     call->stored = node_known_stored(known, &call->stored_count);
     return call;

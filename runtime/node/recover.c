@@ -242,8 +242,9 @@ static bool run_again(struct node *node, const struct left_tasks *left, struct l
         .head = *t->spec, .tail = (const uint8_t *)(t->spec + 1), .tail_bytes = t->tail_bytes};
     struct node_task *task;
     spec.head.attempt = next_attempt(node, t);
+    int64_t submitted_ns = lineage_log_mono(node->log, t->submitted_wall_ns, node->now_ns);
     enum mob_status status =
-        node_resubmit(node, &spec, t->submitted_ns, t->outcomes ? 0 : TASK_NO_OUTCOMES, &task);
+        node_resubmit(node, &spec, submitted_ns, t->outcomes ? 0 : TASK_NO_OUTCOMES, &task);
     if (status != MOB_OK) {
         char id[MOB_ID_TEXT_MAX];
         MOB_LOG_ERROR("recover", "task_left", "task=%s status=%s", mob_task_id_format(t->id, id),

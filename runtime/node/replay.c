@@ -161,14 +161,13 @@ static void note_item(struct replay_call *call, const struct mob_entry *e)
 static void on_call_entry(void *arg, const struct mob_entry *e, const struct mob_block_header *block)
 {
     struct replay *replay = arg;
-    (void)block;
     if (e->type == MOB_ENTRY_SPEC) {
         struct replay_call *call = find(replay, e->spec.head.task);
         if (!call || call->spec)
             return;
         call->spec = copy_spec(&e->spec);
         call->tail_bytes = e->spec.tail_bytes;
-        call->submitted_ns = e->submitted_ns;
+        call->submitted_wall_ns = lineage_log_wall_of(block, e->submitted_ns);
     } else if (e->type == MOB_ENTRY_OUTCOME) {
         struct replay_call *call = find(replay, e->outcome.task);
         if (call)
@@ -343,7 +342,8 @@ enum mob_status node_replay_call(
         spec.head.flags &= (uint16_t)~MOB_SPEC_READ_ONLY;
     uint8_t flags = (uint8_t)(TASK_ACTOR_CALL | (call->finished ? TASK_REMAKE : 0) |
         (call->outcomes ? 0 : TASK_NO_OUTCOMES));
-    enum mob_status status = node_resubmit(node, &spec, call->submitted_ns, flags, task_out);
+    enum mob_status status = node_resubmit(
+        node, &spec, lineage_log_mono(node->log, call->submitted_wall_ns, node->now_ns), flags, task_out);
     if (status != MOB_OK)
         return status;
     struct node_task_extra *extra = node_task_extra(node, *task_out);

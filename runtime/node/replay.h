@@ -25,7 +25,7 @@ struct replay_call {
     uint32_t attempt;
     struct mob_spec_head *spec; /* followed by its tail; NULL = not there */
     uint32_t tail_bytes;
-    int64_t submitted_ns;
+    int64_t submitted_wall_ns;
     struct node_stored_return *stored; /* what it left in the store when it finished well; remade.h */
     uint32_t stored_count;
     uint32_t items; /* that it yielded */

@@ -229,7 +229,8 @@ enum mob_status node_resubmit_known(
         spec.head.generation = known->generation;
     }
     spec.head.attempt++;
-    enum mob_status status = node_resubmit(node, &spec, known->spec_submitted_ns, flags, task_out);
+    enum mob_status status = node_resubmit(node, &spec,
+        lineage_log_mono(node->log, known->spec_submitted_wall_ns, node->now_ns), flags, task_out);
     if (status == MOB_OK && known->completion)
         expect_the_same(node, *task_out, known);
     else if (status == MOB_OK)

@@ -17,12 +17,13 @@
 
 /* ---- the zygote ---- */
 
-/* A worker's environment is the same wherever the node was started from; what sanitizers and failpoints need
- * passes. */
+/* A worker's environment is the same wherever the node was started from; what sanitizers, failpoints
+ * and a test's clock need passes. */
 static char *const fixed_environment[] = {
     "PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", NULL};
-static const char *const passed_environment[] = {"MOBULA_FAILPOINTS", "MOBULA_LOG", "ASAN_OPTIONS",
-    "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "TZ", "OPENBLAS_CORETYPE", "LD_LIBRARY_PATH"};
+static const char *const passed_environment[] = {"MOBULA_FAILPOINTS", "MOBULA_TEST_WALL_OFFSET_S",
+    "MOBULA_LOG", "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "TZ", "OPENBLAS_CORETYPE",
+    "LD_LIBRARY_PATH"};
 #define PASSED (sizeof passed_environment / sizeof passed_environment[0])
 #define FIXED (sizeof fixed_environment / sizeof fixed_environment[0] - 1)
 

@@ -66,7 +66,7 @@ static void on_completion(struct translation *t, const struct mob_entry *entry)
     size_t length;
     mob_text_printf(&data, "{\"attempt\":%u,\"status\":\"%s\",\"worker\":%u", c->attempt,
         mob_status_code((enum mob_status)c->status), c->worker);
-    if (c->started_ns > 0) /* else it never began */
+    if (c->started_ns != 0) /* else it never began */
         mob_text_printf(&data, ",\"duration_us\":%lld", (long long)((c->finished_ns - c->started_ns) / 1000));
     if (!mob_task_id_is_zero(c->actor.creation) && c->incarnation > 0) /* a call that got its turn */
         mob_text_printf(

@@ -180,7 +180,7 @@ void lineage_item_write(struct mob_task_id task, const struct lineage_item *item
 
 static void write_time(const struct task_record *r, const char *name, int64_t mono_ns, struct mob_text *out)
 {
-    if (mono_ns > 0)
+    if (mono_ns != 0)
         mob_text_printf(out, ",\"%s\":%lld", name, (long long)((mono_ns + r->wall_minus_mono_ns) / 1000));
 }
 
