@@ -196,7 +196,7 @@ void pg_box_fini(struct pg_box *box)
 int64_t pg_box_number(struct mob_database *db, const char *sql)
 {
     struct mob_database_result *r = NULL;
-    if (mob_database_query(db, sql, NULL, 0, &r) != MOB_OK || mob_database_rows(r) < 1)
+    if (mob_database_query_once(db, sql, NULL, 0, &r) != MOB_OK || mob_database_rows(r) < 1)
         die("query", sql);
     int64_t v = mob_database_number(r, 0, 0);
     mob_database_result_destroy(r);
