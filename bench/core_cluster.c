@@ -54,30 +54,48 @@ static bool start_twice(struct bench *b, double seconds[2])
     return ok;
 }
 
+/* The same of the default, a chain of two: nothing of it is there before PostgreSQL is, which initdb makes
+ * first. */
+static bool start_of_two(struct bench *b, double *seconds)
+{
+    struct bench fresh = {.options = b->options, .postgres = true, .replicas = 2};
+    int64_t begin = bench_now();
+    bool ok = bench_cluster_start(&fresh) && first_task(&fresh) && postgres_comes(&fresh);
+    *seconds = (double)(bench_now() - begin) / 1e9;
+    bench_cluster_stop(&fresh);
+    return ok;
+}
+
+enum { START_ROUNDS_MAX = 3 };
+
+static void tell_start(struct bench *b, const char *name, double *seconds, int rounds)
+{
+    bench_row(b,
+        &(struct bench_row){.name = name,
+            .value = bench_median(seconds, rounds),
+            .unit = "s",
+            .baseline = b->redis_start_s,
+            .against = "a redis-server until its first answer",
+            .n = rounds,
+            .commit = "committed"});
+}
+
 static void start(struct bench *b)
 {
-    enum { ROUNDS_MAX = 3 };
-    static const char *const names[2] = {"start_first", "start"};
-    int rounds = b->options.quick ? 1 : ROUNDS_MAX;
-    double seconds[2][ROUNDS_MAX];
+    static const char *const names[3] = {"start_first", "start", "start_first_2"};
+    int rounds = b->options.quick ? 1 : START_ROUNDS_MAX;
+    double seconds[3][START_ROUNDS_MAX];
     for (int r = 0; r < rounds; r++) {
         double both[2];
-        if (!start_twice(b, both)) {
+        if (!start_twice(b, both) || !start_of_two(b, &seconds[2][r])) {
             bench_miss(b, "start", "no first result");
             return;
         }
         seconds[0][r] = both[0];
         seconds[1][r] = both[1];
     }
-    for (int i = 0; i < 2; i++)
-        bench_row(b,
-            &(struct bench_row){.name = names[i],
-                .value = bench_median(seconds[i], rounds),
-                .unit = "s",
-                .baseline = b->redis_start_s,
-                .against = "a redis-server until its first answer",
-                .n = rounds,
-                .commit = "committed"});
+    for (int i = 0; i < 3; i++)
+        tell_start(b, names[i], seconds[i], rounds);
 }
 
 static void idle(struct bench *b)

@@ -303,7 +303,8 @@ static void tell(struct store *s, struct bench *to, const char *page_row, double
     for (int i = 0; i < 101; i++)
         json_decref(get(s->b, "/api/v1/nodes", &live_us[i]));
     double smallest = bench_percentile(live_us, 101, 50);
-    snprintf(extra, sizeof extra, "\"tasks\":%llu,\"rows\":%.0f", (unsigned long long)s->corpus.tasks, rows);
+    snprintf(extra, sizeof extra, "\"chain\":%d,\"tasks\":%llu,\"rows\":%.0f", s->b->replicas,
+        (unsigned long long)s->corpus.tasks, rows);
     if (strcmp(page_row, "gcs_find_http_failed") == 0)
         bench_row(to,
             &(struct bench_row){.name = "gcs_find_http",
@@ -313,7 +314,8 @@ static void tell(struct store *s, struct bench *to, const char *page_row, double
                 .against = "GET /nodes, from the node's memory",
                 .n = looks,
                 .p50_us = p50,
-                .p99_us = bench_percentile(us, looks, 99)});
+                .p99_us = bench_percentile(us, looks, 99),
+                .extra = extra});
     bench_row(to,
         &(struct bench_row){.name = page_row,
             .unit = "us",
@@ -350,7 +352,7 @@ static void measure(struct store *s, struct bench *to, const char *page_row)
 
 static void one_run(struct bench *b, const char *page_row, uint64_t one_in)
 {
-    struct bench fresh = {.options = b->options, .postgres = true};
+    struct bench fresh = {.options = b->options, .postgres = true, .replicas = 2};
     struct store s = {.b = &fresh};
     s.corpus = (struct find_corpus){.tag = 'h',
         .tasks = b->options.quick ? 100000 : 10000000,

@@ -79,8 +79,9 @@ bool flush_svg_write(const char *path, const struct flush_sample *samples, int c
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
         "font-size=\"11\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
         LEFT + WIDTH + 30, TOP + 3 * (HEIGHT + GAP));
-    axes(&above, "memory of the control store while tasks are flushed (MB resident, every 100 ms)", 1e6);
-    line(&above, samples, count, BOTH, "#e31a1c", 2, "Redis and member");
+    axes(&above,
+        "memory of a member of the control store while tasks are flushed (MB resident, every 100 ms)", 1e6);
+    line(&above, samples, count, BOTH, "#e31a1c", 2, "Redis and member, of the two that hold more");
     line(&above, samples, count, REDIS, "#1f78b4", 1, "Redis");
     line(&above, samples, count, MEMBER, "#33a02c", 0, "member with log and index");
     fprintf(f,

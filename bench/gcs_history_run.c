@@ -1,6 +1,7 @@
 /* `./dev bench gcs-history --out FILE`: what clients of a chain of three asked and heard while its members
  * and masters were killed, stopped and cut off, by a seed; one JSON object a line (gcs_history.h), for
- * whoever wants to check it. It is judged here, too: the last line on standard output says how.
+ * whoever wants to check it. It is judged here, too: the last line on standard output says how. The masters'
+ * table is PostgreSQL's (chain_table.h).
  */
 #include <signal.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/chain_table.h"
 #include "bench/harness.h"
 #include "common/base/clock.h"
 #include "tests/support/chain_box.h"
@@ -20,6 +22,7 @@
 #define FAULT_NS_MAX (300 * MOB_MS) /* how long somebody is stopped or cut off */
 
 struct history_run {
+    struct chain_table table;
     struct chain_box box;
     struct gcs_load load;
     struct fault_proxy *proxy;
@@ -94,6 +97,7 @@ static bool run(struct history_run *r, uint64_t seed, double seconds)
     r->proxy = fault_proxy_create(seed);
     chain_box_proxied(&r->box, r->proxy);
     r->box.masters = 2;
+    r->box.postgres = chain_table_postgres(&r->table);
     chain_box_start(&r->box);
     if (!chain_box_wait_length(&r->box, MEMBERS, mob_now() + PATIENCE_NS))
         return false;
@@ -140,6 +144,10 @@ int bench_gcs_history(struct bench *b, int argc, char **argv)
         return usage();
     signal(SIGPIPE, SIG_IGN);
     setenv("MOBULA_BIN_DIR", b->options.binaries, 1);
+    char table[128];
+    if (!chain_table_open(b, "gcs-history", &r.table))
+        return 1;
+    chain_table_tell(&r.table, table, sizeof table);
     bool good = run(&r, seed, seconds);
     const struct gcs_history_verdict *v = &r.load.verdict;
     bool written = gcs_history_write(&r.load.history, out);
@@ -151,11 +159,12 @@ int bench_gcs_history(struct bench *b, int argc, char **argv)
     printf(
         "{\"seed\": %llu, \"operations\": %zu, \"unknown\": %zu, \"keys\": %zu, \"kills\": %u, \"pauses\": "
         "%u, \"partitions\": %u, \"masters_killed\": %u, \"clients_killed\": %u, \"longest_pause_ms\": "
-        "%.1f, \"linearizable\": %s}\n",
+        "%.1f, %s, \"linearizable\": %s}\n",
         (unsigned long long)seed, r.load.history.count, v->unknown, v->keys, r.kills, r.pauses, r.partitions,
-        r.masters, r.clients, (double)r.load.longest_ns / 1e6, good ? "true" : "false");
+        r.masters, r.clients, (double)r.load.longest_ns / 1e6, table, good ? "true" : "false");
     gcs_load_fini(&r.load);
     chain_box_fini(&r.box);
     fault_proxy_destroy(r.proxy);
+    chain_table_close(&r.table);
     return good && written ? 0 : 1;
 }

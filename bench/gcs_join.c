@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "bench/chain_table.h"
 #include "bench/gcs_putter.h"
 #include "common/base/clock.h"
 
@@ -46,56 +47,79 @@ static double measure_join(struct gcs_putter *p, struct chain_box *box, uint64_t
     return -1;
 }
 
-void gcs_measure_join(struct bench *b)
+struct join {
+    uint64_t mib;
+    int before, during; /* puts */
+    double seconds; /* until it served */
+};
+
+static void tell(struct bench *b, const struct join *j, struct chain_table *table)
+{
+    char extra[400], where[128];
+    double p99_before = bench_percentile(before_us, j->before, 99);
+    double p99_during = bench_percentile(during_us, j->during, 99);
+    chain_table_tell(table, where, sizeof where);
+    snprintf(extra, sizeof extra,
+        "\"resident_mib\": %llu, \"p99_before_us\": %.1f, \"p99_ratio\": %.2f, \"longest_us\": %.1f, %s",
+        (unsigned long long)j->mib, p99_before, p99_during / p99_before,
+        bench_percentile(during_us, j->during, 100), where);
+    bench_row(b,
+        &(struct bench_row){.name = "gcs_join",
+            .value = j->seconds,
+            .unit = "s",
+            .n = j->during,
+            .p50_us = bench_percentile(during_us, j->during, 50),
+            .p99_us = p99_during,
+            .commit = "committed",
+            .extra = extra});
+}
+
+/* Why there is no figure; NULL: there is one. */
+static const char *kill_and_join(struct chain_box *box, struct gcs_putter *p, struct join *j)
+{
+    uint64_t number = 0;
+    for (int i = 0; i < 200; i++)
+        gcs_putter_put(p, number++);
+    j->before = measure_before(p, &number);
+    /* On a machine that stood still, a member was left out and joins again: alone, the other's end is the
+     * chain's. */
+    bool whole = chain_box_wait_length(box, 2, mob_now() + GCS_START_NS);
+    int slot = whole ? chain_box_place(box, true) : -1;
+    if (slot < 0)
+        return "the chain is not whole";
+    gcs_box_end(&box->member[slot].gcs, SIGKILL);
+    gcs_putter_put(p, number++); /* the chain of one goes on */
+    chain_box_start_member(box, (uint32_t)slot); /* its store is wiped: a new member */
+    j->seconds = measure_join(p, box, &number, &j->during);
+    return p->failed ? "a put failed" : j->seconds < 0 ? "it does not join" : NULL;
+}
+
+static void measure(struct bench *b, struct chain_table *table)
 {
     static struct chain_box box;
-    char extra[256];
-    uint64_t mib = b->options.quick ? 32 : 512, number = 0;
-    if (!bench_wanted(b, "gcs_join"))
-        return;
-    if (!gcs_chain_open(&box, 2)) {
+    struct join j = {.mib = b->options.quick ? 32 : 512};
+    struct gcs_chain chain = {.members = 2, .postgres = chain_table_postgres(table)};
+    if (!gcs_chain_open(&box, &chain)) {
         bench_miss(b, "gcs_join", "the chain does not come up");
         chain_box_fini(&box);
         return;
     }
-    gcs_chain_fill(&box, mib * MIB);
+    gcs_chain_fill(&box, j.mib * MIB);
     struct gcs_putter p = {.gcs = chain_box_client(&box)};
-    for (int i = 0; i < 200; i++)
-        gcs_putter_put(&p, number++);
-    int before = measure_before(&p, &number), during = 0;
-    /* On a machine that stood still, a member was left out and joins again: alone, the other's end is the
-     * chain's. */
-    bool whole = chain_box_wait_length(&box, 2, mob_now() + GCS_START_NS);
-    int slot = whole ? chain_box_place(&box, true) : -1;
-    double seconds = -1;
-    if (slot >= 0) {
-        gcs_box_end(&box.member[slot].gcs, SIGKILL);
-        gcs_putter_put(&p, number++); /* the chain of one goes on */
-        chain_box_start_member(&box, (uint32_t)slot); /* its store is wiped: a new member */
-        seconds = measure_join(&p, &box, &number, &during);
-    }
-    if (p.failed || seconds < 0) {
-        bench_miss(b, "gcs_join",
-            p.failed       ? "a put failed"
-                : slot < 0 ? "the chain is not whole"
-                           : "it does not join");
-    } else {
-        double p99_before = bench_percentile(before_us, before, 99);
-        double p99_during = bench_percentile(during_us, during, 99);
-        snprintf(extra, sizeof extra,
-            "\"resident_mib\": %llu, \"p99_before_us\": %.1f, \"p99_ratio\": %.2f, \"longest_us\": %.1f",
-            (unsigned long long)mib, p99_before, p99_during / p99_before,
-            bench_percentile(during_us, during, 100));
-        bench_row(b,
-            &(struct bench_row){.name = "gcs_join",
-                .value = seconds,
-                .unit = "s",
-                .n = during,
-                .p50_us = bench_percentile(during_us, during, 50),
-                .p99_us = p99_during,
-                .commit = "committed",
-                .extra = extra});
-    }
+    const char *wrong = kill_and_join(&box, &p, &j);
+    if (wrong != NULL)
+        bench_miss(b, "gcs_join", wrong);
+    else
+        tell(b, &j, table);
     mob_gcs_destroy(p.gcs);
     chain_box_fini(&box);
+}
+
+void gcs_measure_join(struct bench *b)
+{
+    static struct chain_table table;
+    if (!bench_wanted(b, "gcs_join") || !chain_table_open(b, "gcs_join", &table))
+        return;
+    measure(b, &table);
+    chain_table_close(&table);
 }

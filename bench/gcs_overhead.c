@@ -43,7 +43,7 @@ static double cluster_rate(struct bench *b, int replicas, uint64_t count)
     double rate = 0;
     b->replicas = replicas;
     b->postgres = true;
-    setenv("MOBULA_FLUSH_DELAY_MS", "1h", 1);
+    bench_flush_nothing();
     if (bench_cluster_start(b)) {
         struct mob_client *client = bench_connect(b);
         if (client != NULL && bench_deploy_everywhere(b, client, "noop")) {
@@ -54,7 +54,7 @@ static double cluster_rate(struct bench *b, int replicas, uint64_t count)
         mob_disconnect(client);
     }
     bench_cluster_stop(b);
-    unsetenv("MOBULA_FLUSH_DELAY_MS");
+    bench_flush_again();
     b->postgres = false;
     b->replicas = 0;
     return rate;

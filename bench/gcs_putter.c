@@ -13,34 +13,19 @@
 #define GENERATOR_LOOK_NS (100 * MOB_US)
 #define ANSWER_NS (60 * MOB_SEC) /* a chain that has lost all its members would never answer */
 
-static bool open_chain(
-    struct chain_box *box, uint32_t members, uint32_t shard, struct fault_proxy *proxy, bool realtime)
+bool gcs_chain_open(struct chain_box *box, const struct gcs_chain *chain)
 {
     setenv("MOBULA_GCS_HARD_BYTES", "8000000000", 1);
     setenv("MOBULA_GCS_SOFT_BYTES", "8000000000", 1);
-    chain_box_init(box, members, members, BENCH_DURABILITY);
-    box->lease_ms = realtime ? 10 : 90;
-    box->suspicion_ms = realtime ? 12 : 100;
-    box->shard = shard;
-    if (proxy != NULL)
-        chain_box_proxied(box, proxy);
+    chain_box_init(box, chain->members, chain->members, BENCH_DURABILITY);
+    box->lease_ms = chain->normal ? 90 : 10;
+    box->suspicion_ms = chain->normal ? 100 : 12;
+    box->shard = chain->shard;
+    box->postgres = chain->postgres;
+    if (chain->proxy != NULL)
+        chain_box_proxied(box, chain->proxy);
     chain_box_start(box);
-    return chain_box_wait_length(box, members, mob_now() + GCS_START_NS);
-}
-
-bool gcs_chain_open(struct chain_box *box, uint32_t members)
-{
-    return open_chain(box, members, 0, NULL, true);
-}
-
-bool gcs_chain_open_proxied(struct chain_box *box, uint32_t members, struct fault_proxy *proxy, bool realtime)
-{
-    return open_chain(box, members, 0, proxy, realtime);
-}
-
-bool gcs_chain_open_shard(struct chain_box *box, uint32_t members, uint32_t shard)
-{
-    return open_chain(box, members, shard, NULL, true);
+    return chain_box_wait_length(box, chain->members, mob_now() + GCS_START_NS);
 }
 
 static void on_put(void *arg, const struct mob_gcs_answer *a)

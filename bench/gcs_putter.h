@@ -12,14 +12,15 @@
 #define GCS_START_NS \
     (120 * 1000000000ll) /* a chain has its length again, with 512 MiB, on a shared machine */
 
-/* Lease 10 ms, suspicion 12 ms; waits until it serves. */
-bool gcs_chain_open(struct chain_box *box, uint32_t members);
-/* `proxy` (may be NULL): all links go through it. Without `realtime`: lease 90 ms, suspicion 100 ms, as where
- * heartbeats may not have real-time priority. */
-bool gcs_chain_open_proxied(
-    struct chain_box *box, uint32_t members, struct fault_proxy *proxy, bool realtime);
-/* The chain of one of several shards. */
-bool gcs_chain_open_shard(struct chain_box *box, uint32_t members, uint32_t shard);
+struct gcs_chain {
+    uint32_t members;
+    uint32_t shard; /* of several */
+    struct fault_proxy *proxy; /* all links go through it; NULL: none */
+    bool normal; /* lease 90 ms, suspicion 100 ms, as without real-time priority; else 10 and 12 */
+    const char *postgres; /* of chain_table.h; NULL: its masters have a file */
+};
+/* Waits until it serves. */
+bool gcs_chain_open(struct chain_box *box, const struct gcs_chain *chain);
 /* Blocks of a node's log until so much is resident in each member's Redis. */
 void gcs_chain_fill(struct chain_box *box, uint64_t bytes);
 

@@ -86,7 +86,7 @@ static bool open_shards(struct chain_box *boxes, uint32_t shards, char *clients,
 {
     clients[0] = 0;
     for (uint32_t i = 0; i < shards; i++) {
-        if (!gcs_chain_open_shard(&boxes[i], CHAIN, i))
+        if (!gcs_chain_open(&boxes[i], &(struct gcs_chain){.members = CHAIN, .shard = i}))
             return false;
         size_t used = strlen(clients), length = strlen(boxes[i].clients);
         if (used + length + 2 > capacity)
@@ -124,7 +124,7 @@ static double real(uint32_t shards, double seconds, struct gcs_chain_cpu *each_o
 void gcs_measure_scale(struct bench *b)
 {
     struct gcs_chain_cpu s = {0};
-    char extra[256];
+    char extra[320];
     double seconds = b->options.quick ? 0.5 : 3;
     uint64_t puts = b->options.quick ? 20000 : 100000;
     if (!bench_wanted(b, "gcs_scale"))
@@ -136,9 +136,11 @@ void gcs_measure_scale(struct bench *b)
     }
     double simulated = simulate(&s, 1, puts);
     snprintf(extra, sizeof extra,
-        "\"simulated_2\":%.0f,\"real_1\":%.0f,\"real_2\":%.0f,\"us_client\":%.2f,\"us_head\":%.2f,"
+        "\"simulated_2\":%.0f,\"real_1\":%.0f,\"real_2\":%.0f,\"real_ratio\":%.3f,\"us_client\":%.2f,\"us_"
+        "head\":%.2f,"
         "\"us_tail\":%.2f,\"us_store\":%.2f",
-        simulate(&s, 2, puts), one, two / 2, s.client / 1e3, s.head / 1e3, s.tail / 1e3, s.tail_store / 1e3);
+        simulate(&s, 2, puts), one, two / 2, two / 2 / one, s.client / 1e3, s.head / 1e3, s.tail / 1e3,
+        s.tail_store / 1e3);
     bench_row(b,
         &(struct bench_row){.name = "gcs_scale",
             .value = simulate(&s, 4, puts),

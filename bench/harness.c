@@ -290,6 +290,18 @@ void bench_cluster_down(struct bench *b)
     b->running = false;
 }
 
+void bench_flush_nothing(void)
+{
+    setenv("MOBULA_FLUSH_DELAY_MS", "1h", 1);
+    setenv("MOBULA_FLUSH_BATCH_BYTES", "256MiB", 1); /* more than a run has */
+}
+
+void bench_flush_again(void)
+{
+    unsetenv("MOBULA_FLUSH_DELAY_MS");
+    unsetenv("MOBULA_FLUSH_BATCH_BYTES");
+}
+
 void bench_cluster_stop(struct bench *b)
 {
     if (!b->running)

@@ -74,6 +74,10 @@ bool bench_cluster_start(struct bench *b);
 /* The same in the directory that is there, after bench_cluster_down. */
 bool bench_cluster_again(struct bench *b);
 void bench_cluster_down(struct bench *b);
+/* Until _again, clusters that are started write nothing of a run to PostgreSQL: their flusher waits for more
+ * of it. */
+void bench_flush_nothing(void);
+void bench_flush_again(void);
 /* Also removes the directory. */
 void bench_cluster_stop(struct bench *b);
 struct mob_client *bench_connect(struct bench *b);

@@ -1,17 +1,14 @@
 /* Suite flush: what moving lineage to PostgreSQL costs, and what finding it there takes. Clusters of their
- * own. docs/performance.md says what each row does. */
+ * own, whose control store is a chain of two. docs/performance.md says what each row does. */
 #include <dirent.h>
-#include <jansson.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bench/core.h"
 #include "bench/flush_check.h"
 #include "bench/flush_rows.h"
+#include "bench/flush_sampler.h"
 #include "bench/flush_svg.h"
 #include "common/base/process.h"
 #include "gcs/flush/database.h"
@@ -21,97 +18,13 @@
 #define FIXED_RATE 500000.0 /* tasks a second */
 #define FLUSHED_NS (300 * BENCH_SECOND) /* for the flusher to have written all */
 
-/* ---- what the control store's processes hold, every 100 ms ---- */
-
-struct sampler {
-    pthread_t thread;
-    int pids[2]; /* redis-server, mobula-gcs */
-    char log_directory[320]; /* of Redis */
-    _Atomic bool stop;
-    _Atomic uint64_t taken; /* tasks, by who takes them */
-    struct flush_sample samples[FLUSH_SAMPLES_MAX];
-    int count;
-};
-
-static double rss_bytes(int pid)
-{
-    char path[64];
-    long pages = 0;
-    snprintf(path, sizeof path, "/proc/%d/statm", pid);
-    FILE *f = fopen(path, "re");
-    if (f && fscanf(f, "%*d %ld", &pages) != 1)
-        pages = 0;
-    if (f)
-        fclose(f);
-    return (double)pages * (double)sysconf(_SC_PAGESIZE);
-}
-
-static double directory_bytes(const char *path)
-{
-    DIR *d = opendir(path);
-    double bytes = 0;
-    struct stat st;
-    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
-        if (fstatat(dirfd(d), e->d_name, &st, 0) == 0 && S_ISREG(st.st_mode))
-            bytes += (double)st.st_size;
-    if (d)
-        closedir(d);
-    return bytes;
-}
-
-static void *sample(void *arg)
-{
-    struct sampler *s = arg;
-    int64_t begin = bench_now();
-    while (!atomic_load(&s->stop)) {
-        if (s->count < FLUSH_SAMPLES_MAX)
-            s->samples[s->count++] = (struct flush_sample){.seconds = (double)(bench_now() - begin) / 1e9,
-                .redis_bytes = rss_bytes(s->pids[0]),
-                .member_bytes = rss_bytes(s->pids[1]),
-                .log_bytes = directory_bytes(s->log_directory),
-                .tasks = (double)atomic_load(&s->taken)};
-        usleep(100000);
-    }
-    return NULL;
-}
-
-/* The most in the samples of a part of the time. */
-static double most_bytes(const struct sampler *s, double from, double to, bool of_log)
-{
-    double most = 0;
-    for (int i = (int)(from * s->count); i < (int)(to * s->count); i++) {
-        const struct flush_sample *one = &s->samples[i];
-        double bytes = of_log ? one->log_bytes : one->redis_bytes + one->member_bytes;
-        most = bytes > most ? bytes : most;
-    }
-    return most;
-}
-
-static int pid_of(const struct bench *b, const char *name)
-{
-    char path[300];
-    int pid = 0;
-    size_t i;
-    json_t *process;
-    snprintf(path, sizeof path, "%s/supervisor.json", b->directory);
-    json_t *root = json_load_file(path, 0, NULL);
-    json_array_foreach(json_object_get(root, "processes"), i, process)
-    {
-        const char *text = json_string_value(json_object_get(process, "name"));
-        const char *state = json_string_value(json_object_get(process, "state"));
-        if (text && strcmp(text, name) == 0 && state && strcmp(state, "ready") == 0)
-            pid = (int)json_integer_value(json_object_get(process, "pid"));
-    }
-    json_decref(root);
-    return pid;
-}
-
 /* ---- tasks as in tasks_async; those that met the cap are submitted again ---- */
 
 struct run {
     double rate, most_bytes, wal_bytes, disk_bytes, refused;
     double late_over_early; /* most memory of the second half over that of the first */
-    double log_bytes; /* the most that Redis' log had */
+    double log_bytes; /* the most that the log of a member's Redis had */
+    int replaced; /* processes of members that ended meanwhile */
     double flushed_at_end; /* tasks in PostgreSQL when the last result was there */
     double tail_s; /* from then on until all were */
     double flusher_us; /* CPU time of the flusher and of PostgreSQL for each task */
@@ -125,7 +38,7 @@ struct plan {
     bool draws; /* the picture, and reads back all sets of samples */
 };
 static struct bench_samples samples[SAMPLE_SETS];
-static struct sampler sampler;
+static struct flush_sampler sampler;
 
 static enum mob_status submit(
     struct mob_client *client, const struct mob_function *echo, int64_t argument, struct mob_future **out)
@@ -203,7 +116,7 @@ static void tasks(
 static bool wait_flusher(const struct bench *b)
 {
     for (int i = 0; i < 600; i++, usleep(100000))
-        if (pid_of(b, "flush") != 0)
+        if (flush_pid_of(b, "flush") != 0)
             return true;
     return false;
 }
@@ -221,7 +134,7 @@ static double database_number(struct mob_database *db, const char *sql)
 /* CPU time of the flusher, and of PostgreSQL with its children. */
 static double flusher_cpu_s(const struct bench *fresh)
 {
-    int postgres = pid_of(fresh, "postgres"), flusher = pid_of(fresh, "flush");
+    int postgres = flush_pid_of(fresh, "postgres"), flusher = flush_pid_of(fresh, "flush");
     double seconds = 0;
     DIR *d = opendir("/proc");
     for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
@@ -298,10 +211,11 @@ static double cap_bytes_of(const struct bench *b)
 
 static void note_samples(struct run *out)
 {
-    out->most_bytes = most_bytes(&sampler, 0, 1, false);
-    out->log_bytes = most_bytes(&sampler, 0, 1, true);
-    double early = most_bytes(&sampler, 0, 0.5, false);
-    out->late_over_early = early > 0 ? most_bytes(&sampler, 0.5, 1, false) / early : 0;
+    out->most_bytes = flush_sampler_most(&sampler, 0, 1, false);
+    out->log_bytes = flush_sampler_most(&sampler, 0, 1, true);
+    out->replaced = sampler.replaced;
+    double early = flush_sampler_most(&sampler, 0, 0.5, false);
+    out->late_over_early = early > 0 ? flush_sampler_most(&sampler, 0.5, 1, false) / early : 0;
 }
 
 static void with_flusher(struct bench *b, const char *row, struct bench *fresh, struct mob_client *client,
@@ -311,15 +225,10 @@ static void with_flusher(struct bench *b, const char *row, struct bench *fresh, 
     static const char disk[] = "SELECT pg_database_size(current_database())";
     char socket[300];
     struct mob_database *db = NULL;
-    memset(&sampler, 0, sizeof sampler);
-    sampler.pids[0] = pid_of(fresh, "redis");
-    sampler.pids[1] = pid_of(fresh, "gcs");
-    snprintf(sampler.log_directory, sizeof sampler.log_directory, "%s/gcs/appendonlydir", fresh->directory);
     snprintf(socket, sizeof socket, "%s/pg", fresh->directory);
-    if (mob_database_open(socket, &db) != MOB_OK ||
-        pthread_create(&sampler.thread, NULL, sample, &sampler) != 0) {
+    if (mob_database_open(socket, &db) != MOB_OK || !flush_sampler_start(&sampler, fresh)) {
         mob_database_close(db);
-        bench_miss(b, row, "no connection to PostgreSQL");
+        bench_miss(b, row, "no connection to PostgreSQL, or not all members are there");
         return;
     }
     double wal_before = database_number(db, wal), disk_before = database_number(db, disk);
@@ -329,8 +238,7 @@ static void with_flusher(struct bench *b, const char *row, struct bench *fresh, 
     out->flusher_us = (flusher_cpu_s(fresh) - cpu_before) * 1e6 / (double)plan->count;
     out->wal_bytes = database_number(db, wal) - wal_before;
     out->disk_bytes = database_number(db, disk) - disk_before;
-    atomic_store(&sampler.stop, true);
-    pthread_join(sampler.thread, NULL);
+    flush_sampler_stop(&sampler);
     note_samples(out);
     bool found = all && found_in_postgres(db, b, plan, out);
     mob_database_close(db);
@@ -347,18 +255,38 @@ static void with_flusher(struct bench *b, const char *row, struct bench *fresh, 
     }
 }
 
+/* A chain of two has a PostgreSQL, and so a flusher, which hears of every block and writes none. */
+static void without_flushing(struct bench *b, const char *row, struct bench *fresh, struct mob_client *client,
+    const struct plan *plan, struct run *out)
+{
+    char socket[300];
+    struct mob_database *db = NULL;
+    tasks(b, row, client, plan, out);
+    snprintf(socket, sizeof socket, "%s/pg", fresh->directory);
+    bool nothing = mob_database_open(socket, &db) == MOB_OK &&
+        database_number(db, "SELECT count(*) FROM mobula.batch") == 0;
+    mob_database_close(db);
+    if (out->done > 0 && !nothing) {
+        bench_miss(b, row, "something was flushed where nothing was to be");
+        out->done = 0;
+    }
+}
+
 static bool one_run(struct bench *b, const char *row, bool flushes, const struct plan *plan, struct run *out)
 {
-    struct bench fresh = {.options = b->options, .postgres = flushes};
+    struct bench fresh = {.options = b->options, .postgres = true, .replicas = FLUSH_REPLICAS};
     int misses = b->misses;
     *out = (struct run){0};
     if (flushes) {
         setenv("MOBULA_GCS_SOFT_BYTES", b->options.quick ? "160MiB" : "416MiB", 1);
         setenv("MOBULA_GCS_HARD_BYTES", b->options.quick ? "192MiB" : "480MiB", 1);
+    } else {
+        bench_flush_nothing();
     }
-    bool up = bench_cluster_start(&fresh) && (!flushes || wait_flusher(&fresh));
+    bool up = bench_cluster_start(&fresh) && wait_flusher(&fresh);
     unsetenv("MOBULA_GCS_SOFT_BYTES");
     unsetenv("MOBULA_GCS_HARD_BYTES");
+    bench_flush_again();
     struct mob_client *client = up ? bench_connect(&fresh) : NULL;
     if (!client || !bench_deploy_everywhere(&fresh, client, "noop")) {
         bench_miss(b, row, "no cluster");
@@ -367,7 +295,7 @@ static bool one_run(struct bench *b, const char *row, bool flushes, const struct
         if (flushes)
             with_flusher(b, row, &fresh, client, plan, out);
         else
-            tasks(b, row, client, plan, out);
+            without_flushing(b, row, &fresh, client, plan, out);
     }
     mob_disconnect(client);
     bench_cluster_stop(&fresh);
@@ -383,13 +311,15 @@ static void tell(struct bench *b, const char *row, const char *against, const st
     char extra[800];
     double count = (double)with->count;
     snprintf(extra, sizeof extra,
-        "\"tasks_per_s\":%.0f,\"without_per_s\":%.0f,\"most_mb\":%.1f,\"late_over_early\":%.3f,"
+        "\"chain\":%d,\"replaced\":%d,\"tasks_per_s\":%.0f,\"without_per_s\":%.0f,\"most_mb\":%.1f,\"late_"
+        "over_early\":%.3f,"
         "\"log_mb\":%.1f,\"wal_bytes_per_task\":%.1f,\"disk_bytes_per_task\":%.1f,\"refused\":%.0f,"
         "\"flushed_at_end\":%.0f,\"flush_tail_s\":%.1f,\"flusher_us_per_task\":%.3f,"
         "\"read_in_postgres\":%.0f,\"read_p50_us\":%.0f",
-        flushed->rate, bare->rate, flushed->most_bytes / 1e6, flushed->late_over_early,
-        flushed->log_bytes / 1e6, flushed->wal_bytes / count, flushed->disk_bytes / count, flushed->refused,
-        flushed->flushed_at_end, flushed->tail_s, flushed->flusher_us, flushed->found, flushed->find_us);
+        FLUSH_REPLICAS, flushed->replaced, flushed->rate, bare->rate, flushed->most_bytes / 1e6,
+        flushed->late_over_early, flushed->log_bytes / 1e6, flushed->wal_bytes / count,
+        flushed->disk_bytes / count, flushed->refused, flushed->flushed_at_end, flushed->tail_s,
+        flushed->flusher_us, flushed->found, flushed->find_us);
     bench_row(b,
         &(struct bench_row){.name = row,
             .unit = "",
@@ -401,12 +331,12 @@ static void tell(struct bench *b, const char *row, const char *against, const st
             .extra = extra});
 }
 
-/* Tasks of the whole run: 50,000,000, or what MOBULA_BENCH_FLUSH_TASKS says. */
-static uint64_t tasks_of_flush(const struct bench *b)
+/* Tasks of a row's run with flushing: as stated, or what MOBULA_BENCH_FLUSH_TASKS says. */
+static uint64_t tasks_of_flush(uint64_t stated)
 {
     const char *text = getenv("MOBULA_BENCH_FLUSH_TASKS");
     uint64_t given = text ? strtoull(text, NULL, 10) : 0;
-    return given > 0 ? given : b->options.quick ? 3000000 : 50000000;
+    return given > 0 ? given : stated;
 }
 
 static void gcs_flush(struct bench *b)
@@ -414,17 +344,21 @@ static void gcs_flush(struct bench *b)
     static const char row[] = "gcs_flush";
     /* Without flushing all of it must fit. */
     struct plan without = {.count = b->options.quick ? 300000 : 5000000};
-    struct plan with = {.count = tasks_of_flush(b), .draws = true};
+    struct plan with = {.count = tasks_of_flush(b->options.quick ? 3000000 : 50000000), .draws = true};
     struct run bare, flushed;
     if (!one_run(b, row, false, &without, &bare) || !one_run(b, row, true, &with, &flushed))
         return;
     tell(b, row, "the same tasks without flushing", &with, &bare, &flushed);
+    char extra[96];
+    snprintf(extra, sizeof extra, "\"chain\":%d,\"cap_mb\":%.1f,\"late_over_early\":%.3f", FLUSH_REPLICAS,
+        cap_bytes_of(b) / 1e6, flushed.late_over_early);
     bench_row(b,
         &(struct bench_row){.name = "gcs_flush_mem",
             .unit = "MB",
             .value = flushed.most_bytes / 1e6,
             .n = (double)with.count,
-            .commit = "committed"});
+            .commit = "committed",
+            .extra = extra});
 }
 
 /* The same at a rate that both can hold, on a machine that is fast enough for it. */
@@ -432,7 +366,7 @@ static void gcs_flush_fixed(struct bench *b)
 {
     static const char row[] = "gcs_flush_fixed";
     struct plan without = {.count = b->options.quick ? 500000 : 5000000, .rate = FIXED_RATE};
-    struct plan with = {.count = b->options.quick ? 1000000 : 20000000, .rate = FIXED_RATE};
+    struct plan with = {.count = tasks_of_flush(b->options.quick ? 1000000 : 20000000), .rate = FIXED_RATE};
     struct run bare, flushed;
     if (one_run(b, row, false, &without, &bare) && one_run(b, row, true, &with, &flushed))
         tell(b, row, "without flushing, at most 500,000 tasks/s each", &with, &bare, &flushed);

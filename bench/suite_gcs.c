@@ -119,7 +119,7 @@ static void measure_put(struct bench *b, const char *name, uint32_t members, red
     int n = b->options.quick ? PUTS_MAX / 10 : PUTS_MAX;
     if (!bench_wanted(b, name))
         return;
-    if (!gcs_chain_open(&box, members)) {
+    if (!gcs_chain_open(&box, &(struct gcs_chain){.members = members})) {
         bench_miss(b, name, "the chain does not come up");
         chain_box_fini(&box);
         return;
@@ -189,7 +189,7 @@ static void measure_ops(struct bench *b, struct gcs_box *plain)
     int n = b->options.quick ? 1 : 3;
     if (!bench_wanted(b, "gcs_ops"))
         return;
-    if (!gcs_chain_open(&box, 2)) {
+    if (!gcs_chain_open(&box, &(struct gcs_chain){.members = 2})) {
         bench_miss(b, "gcs_ops", "the chain does not come up");
         chain_box_fini(&box);
         return;
@@ -229,7 +229,7 @@ static void measure_blocks(struct bench *b, const char *name, uint32_t members)
     double seconds = b->options.quick ? 0.5 : 3;
     if (!bench_wanted(b, name))
         return;
-    if (!gcs_chain_open(&box, members)) {
+    if (!gcs_chain_open(&box, &(struct gcs_chain){.members = members})) {
         bench_miss(b, name, "the chain does not come up");
         chain_box_fini(&box);
         return;

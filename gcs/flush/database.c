@@ -3,6 +3,7 @@
 #include <endian.h>
 #include <libpq-fe.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -333,6 +334,19 @@ enum mob_status mob_database_name(struct mob_database *db, const char *name, uin
     char text[128];
     snprintf(text, sizeof text, "SET application_name = '%s'; SET lock_timeout = '%us'", name, lock_seconds);
     return mob_database_run(db, text);
+}
+
+/* Who listens is the server's first process, the parent of all that serve. */
+bool mob_database_realtime(struct mob_database *db, int priority)
+{
+    struct ucred first;
+    socklen_t length = sizeof first;
+    struct mob_process server;
+    pid_t pid = PQbackendPID(db->conn);
+    const struct sched_param param = {.sched_priority = priority};
+    return getsockopt(PQsocket(db->conn), SOL_SOCKET, SO_PEERCRED, &first, &length) == 0 &&
+        mob_process_look(pid, &server) && server.parent == first.pid &&
+        sched_setscheduler(pid, SCHED_FIFO | SCHED_RESET_ON_FORK, &param) == 0;
 }
 
 enum mob_status mob_database_end_stopped(struct mob_database *db, uint32_t seconds)

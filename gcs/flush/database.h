@@ -56,6 +56,10 @@ void mob_database_leave_stopped(struct mob_database *db);
  * (MOB_TIMEOUT). */
 MOB_MUST_USE enum mob_status mob_database_name(
     struct mob_database *db, const char *name, uint32_t lock_seconds);
+/* The server's process of this connection gets real-time priority, so that a short statement waits for the
+ * disk only, on a busy machine, too. False: that is not allowed here, or the process that the server names is
+ * not one that it has started. */
+bool mob_database_realtime(struct mob_database *db, int priority);
 /* Ends the connections of the same name whose transaction is older than `seconds`, so that their locks are
  * free: they can commit no more, or have. Who holds it may be stopped, and so may the server's process. */
 MOB_MUST_USE enum mob_status mob_database_end_stopped(struct mob_database *db, uint32_t seconds);

@@ -10,8 +10,6 @@
 #include "common/base/log.h"
 #include "gcs/master/table_inner.h"
 
-#define PRIORITY 10 /* the master's */
-
 struct mob_table {
     struct mob_table_options options;
     pthread_t thread;
@@ -29,7 +27,7 @@ static void *run(void *arg)
 {
     struct mob_table *t = arg;
     /* A fail-over waits for what is asked here; where that is not allowed it goes on without. */
-    struct sched_param priority = {.sched_priority = PRIORITY};
+    struct sched_param priority = {.sched_priority = MASTER_PRIORITY};
     (void)pthread_setschedparam(pthread_self(), SCHED_FIFO, &priority);
     pthread_mutex_lock(&t->lock);
     while (!t->stopping) {

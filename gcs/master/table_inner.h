@@ -4,6 +4,8 @@
 
 #include "gcs/master/table.h"
 
+#define MASTER_PRIORITY 10 /* real-time, of who has a part in a fail-over */
+
 struct mob_database;
 
 /* Each fills in what was asked for. */

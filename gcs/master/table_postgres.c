@@ -6,6 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/base/log.h"
 #include "gcs/flush/migrate.h"
 #include "gcs/flush/postgres_conf.h"
 #include "gcs/master/table_inner.h"
@@ -109,6 +110,16 @@ static bool listens(const char *directory)
     return n < 0 || (size_t)n >= sizeof path || access(path, F_OK) == 0; /* too long: let it say so */
 }
 
+/* For the first INSERT of a connection the server reads its catalogues and makes a plan, which takes longer
+ * than the INSERT: so there was one already, of a term that nobody has. */
+static enum mob_status insert_in_vain(struct mob_database *db, uint32_t shard)
+{
+    const struct mob_table_question q = {.op = MOB_TABLE_INSERT, .config.term = UINT64_MAX};
+    struct mob_table_answer a = {.tag = 0};
+    enum mob_status status = ask(db, shard, &q, &a);
+    return status == MOB_CONFLICT ? MOB_OK : status == MOB_OK ? MOB_CORRUPT : status;
+}
+
 /* The tables are made here, when nobody else has: that may take longer than an answer. */
 static enum mob_status connect_and_migrate(const char *directory, uint32_t shard, struct mob_database **db)
 {
@@ -124,7 +135,12 @@ static enum mob_status connect_and_migrate(const char *directory, uint32_t shard
     if (status != MOB_OK)
         return status;
     mob_database_patience(*db, PATIENCE_NS);
-    return mob_database_query(*db, make_row_sql, mob_param_i32(&p, (int32_t)shard), 1, NULL);
+    status = mob_database_query(*db, make_row_sql, mob_param_i32(&p, (int32_t)shard), 1, NULL);
+    if (status == MOB_OK)
+        status = insert_in_vain(*db, shard);
+    if (status == MOB_OK)
+        MOB_LOG_INFO("master", "database", "realtime=%d", mob_database_realtime(*db, MASTER_PRIORITY));
+    return status;
 }
 
 static void drop(struct mob_database **db)

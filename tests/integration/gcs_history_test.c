@@ -1,5 +1,6 @@
 /* `mobula-bench gcs-history`: its file is what the checker reads, holds what a register could have answered,
  * and is refused as soon as one answer is another. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -14,8 +15,10 @@
 #include <cmocka.h>
 
 #include "tests/support/gcs_history.h"
+#include "tests/support/pg_box.h"
 
-static char path[64];
+static char path[64], told_path[80]; /* the histories; what it told on standard output */
+static bool has_postgres;
 
 static int make(void **state)
 {
@@ -25,9 +28,16 @@ static int make(void **state)
     snprintf(program, sizeof program, "%s/mobula-bench", bin == NULL ? "build/release/bin" : bin);
     snprintf(path, sizeof path, "/tmp/mob-history-XXXXXX");
     close(mkstemp(path));
+    snprintf(told_path, sizeof told_path, "%s.told", path);
+    has_postgres = pg_box_available();
+    if (!has_postgres)
+        setenv("MOBULA_BENCH_TABLE", "file", 1);
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        int told = open(told_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        if (told < 0 || dup2(told, STDOUT_FILENO) < 0)
+            _exit(126);
         execl(program, program, "gcs-history", "--out", path, "--seed", "20261122", "--seconds", "3",
             (char *)NULL);
         _exit(127);
@@ -43,6 +53,7 @@ static int clean(void **state)
 {
     (void)state;
     unlink(path);
+    unlink(told_path);
     return 0;
 }
 
@@ -57,6 +68,20 @@ static void the_file_is_linearizable(void **state)
     assert_true(v.done >= 500);
     assert_true(v.given_up * 10 <= v.keys);
     gcs_history_fini(&h);
+}
+
+/* As those of a cluster. */
+static void its_masters_have_a_database(void **state)
+{
+    (void)state;
+    char line[1024] = "";
+    FILE *file = fopen(told_path, "re");
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    const char *expected = has_postgres ? "\"table\": \"postgres\"" : "\"table\": \"file\"";
+    if (strstr(line, expected) == NULL)
+        fail_msg("no %s in %s", expected, line);
 }
 
 /* One that was put before another put of the same key began, if that one returned before `at` began. */
@@ -145,6 +170,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_file_is_linearizable),
+        cmocka_unit_test(its_masters_have_a_database),
         cmocka_unit_test(one_stale_answer_is_noticed),
         cmocka_unit_test(a_lost_write_and_an_invented_value_are_noticed),
         cmocka_unit_test(lines_that_are_no_operations_are_refused),

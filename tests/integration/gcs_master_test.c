@@ -4,6 +4,7 @@
  */
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -217,6 +218,35 @@ static pid_t server_of(struct mob_database *db, const char *name)
     return pid;
 }
 
+static bool realtime_is_allowed(void)
+{
+    struct sched_param high = {.sched_priority = 1}, normal = {.sched_priority = 0};
+    return sched_setscheduler(0, SCHED_FIFO, &high) == 0 && sched_setscheduler(0, SCHED_OTHER, &normal) == 0;
+}
+
+/* Of a master only, so that its INSERT does not wait for a core; and not of what the server starts later. */
+static void the_servers_process_of_a_master_has_its_priority(void **state)
+{
+    (void)state;
+    static struct pg_box pg;
+    struct mob_table *table;
+    if (!pg_box_available() || !realtime_is_allowed())
+        skip();
+    pg_box_init(&pg);
+    pg_box_start(&pg);
+    struct mob_table_options options = {.postgres = pg.data};
+    struct mob_database *db = pg_box_open(&pg);
+    assert_int_equal(mob_table_create(&options, &table), MOB_OK);
+    assert_int_equal(ask(table, (struct mob_table_question){.op = MOB_TABLE_ROW}).status, MOB_OK);
+    pid_t own = server_of(db, "mobula-master-0"), other = server_of(db, "mobula");
+    assert_int_equal(sched_getscheduler(own), SCHED_FIFO | SCHED_RESET_ON_FORK);
+    assert_int_equal(sched_getscheduler(other), SCHED_OTHER);
+    assert_int_equal(sched_getscheduler(pg.pid), SCHED_OTHER);
+    mob_table_destroy(table);
+    mob_database_close(db);
+    pg_box_fini(&pg);
+}
+
 /* Until it is done: what is unknown or was not answered in time is asked again, as masters do. */
 static void take_row(struct mob_table *table, struct mob_master_row to)
 {
@@ -414,6 +444,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masters_agree_in_a_file),
         cmocka_unit_test(masters_agree_in_postgres),
+        cmocka_unit_test(the_servers_process_of_a_master_has_its_priority),
         cmocka_unit_test(a_stopped_process_of_the_server_keeps_no_master_out),
         cmocka_unit_test(a_stopped_master_leaves_at_once),
         cmocka_unit_test(a_master_that_was_stopped_in_a_change_keeps_nobody_out),

@@ -116,15 +116,14 @@ static void make_template(const char *place, char *out, size_t capacity)
     close(lock);
 }
 
-void pg_box_init(struct pg_box *box)
+/* What begins as an empty folder. */
+static void fill(struct pg_box *box)
 {
     char template[512], user[64];
     const char *bin = getenv("MOBULA_BIN_DIR");
     char build[480];
-    *box = (struct pg_box){.pid = 0};
     snprintf(build, sizeof build, "%s/..", bin == NULL ? "build/release/bin" : bin);
     make_template(build, template, sizeof template);
-    scratch_make(box->directory, sizeof box->directory, "mob-pg");
     snprintf(box->data, sizeof box->data, "%s/pg", box->directory);
     char *copy[] = {"cp", "-a", "--reflink=auto", template, box->data, NULL};
     run(copy);
@@ -132,6 +131,20 @@ void pg_box_init(struct pg_box *box)
     if (!system_user_own_name(user, sizeof user) || mob_postgres_conf_write(box->data, &conf) != MOB_OK)
         die("configure", box->data);
     own(box->directory, "pg");
+}
+
+void pg_box_init(struct pg_box *box)
+{
+    *box = (struct pg_box){.pid = 0};
+    scratch_make(box->directory, sizeof box->directory, "mob-pg");
+    fill(box);
+}
+
+void pg_box_init_in(struct pg_box *box, const char *place)
+{
+    *box = (struct pg_box){.pid = 0};
+    scratch_make_in(box->directory, sizeof box->directory, place, "mob-pg");
+    fill(box);
 }
 
 void pg_box_spawn(struct pg_box *box)
@@ -233,7 +246,7 @@ void pg_box_fini(struct pg_box *box)
 int64_t pg_box_number(struct mob_database *db, const char *sql)
 {
     struct mob_database_result *r = NULL;
-    if (mob_database_query(db, sql, NULL, 0, &r) != MOB_OK || mob_database_rows(r) < 1)
+    if (mob_database_query_once(db, sql, NULL, 0, &r) != MOB_OK || mob_database_rows(r) < 1)
         die("query", sql);
     int64_t v = mob_database_number(r, 0, 0);
     mob_database_result_destroy(r);

@@ -20,6 +20,8 @@ struct pg_box {
 bool pg_box_available(void);
 /* Makes the data directory; starts nothing. Fails the test when it cannot. */
 void pg_box_init(struct pg_box *box);
+/* The same under `place`, not under $TMPDIR. */
+void pg_box_init_in(struct pg_box *box, const char *place);
 /* Returns when it takes connections. */
 void pg_box_start(struct pg_box *box);
 /* Without waiting. */

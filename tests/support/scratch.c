@@ -13,6 +13,11 @@ void scratch_make(char *out, size_t capacity, const char *name)
     const char *place = getenv("TMPDIR");
     if (place == NULL || strlen(place) > PLACE_MAX)
         place = "/tmp";
+    scratch_make_in(out, capacity, place, name);
+}
+
+void scratch_make_in(char *out, size_t capacity, const char *place, const char *name)
+{
     int length = snprintf(out, capacity, "%s/%s-XXXXXX", place, name);
     if (length < 0 || (size_t)length >= capacity || mkdtemp(out) == NULL) {
         perror(out);
