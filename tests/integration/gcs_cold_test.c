@@ -456,6 +456,35 @@ static void groups_come_back_whole(void **state)
     assert_int_equal(got_blocks, 0);
 }
 
+/* On more days than one statement names, and the later a block was committed, the less that says of its day.
+ */
+static void a_group_on_many_days_comes_back_whole(void **state)
+{
+    NEEDS_POSTGRES();
+    enum { DAYS = 150 };
+    for (uint32_t i = 0; i < DAYS; i++)
+        log_tasks((struct gcs_block_spec){.job = 1,
+            .stream = 1,
+            .tasks = 1,
+            .first_index = i,
+            .specs = true,
+            .finals = true,
+            .function = 1,
+            .wall_ns = (FIRST_DAY + i * 59 % DAYS) * DAY_NS});
+    flush_rest(20);
+    assert_int_equal(pg_box_number(f.db, "SELECT count(DISTINCT day) FROM mobula.stream_day"), DAYS);
+    struct mob_task_id id = {.stream = gcs_block_stream(1, 1), .index = 0};
+    read_all((struct mob_gcs_cold_get){.upto = f.batches[f.batch_count - 1],
+        .get = {.query = MOB_GCS_Q_GROUP, .stream = id.stream, .group = 0}});
+    for (uint32_t i = 0, batch = 0; i < got_count; i++) { /* batch after batch, whichever days they are on */
+        while (f.batches[batch] < got[i].seq)
+            batch++;
+        assert_true(batch == 0 || got[i].seq > f.batches[batch - 1]);
+    }
+    assert_in_range(got_pages, 2, DAYS);
+    compare(of_group, &id, false);
+}
+
 struct terms {
     const struct mob_job_id *job;
     const struct mob_function_id *function;
@@ -955,6 +984,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(positions_inside_of_batches_are_exact, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_slow_postgres_ends_no_scan, set_up, tear_down),
         cmocka_unit_test_setup_teardown(groups_come_back_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_group_on_many_days_comes_back_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(scans_by_job_function_and_time_miss_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(failures_have_an_index_of_their_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(failures_of_one_moment_come_once_each, set_up, tear_down),
