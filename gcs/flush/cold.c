@@ -40,6 +40,20 @@ const char *mob_cold_table(char out[MOB_COLD_TABLE_MAX], const char *parent, int
     return out;
 }
 
+/* First column of the first row, or `fallback`. */
+static enum mob_status one_number(struct mob_database *db, const char *sql,
+    const struct mob_database_param *params, int count, int64_t fallback, int64_t *out)
+{
+    struct mob_database_result *rows = NULL;
+    enum mob_status status = mob_database_query(db, sql, params, count, &rows);
+    if (status == MOB_OK)
+        *out = mob_database_rows(rows) == 0 || mob_database_null(rows, 0, 0)
+            ? fallback
+            : mob_database_number(rows, 0, 0);
+    mob_database_result_destroy(rows);
+    return status;
+}
+
 /* ---- deleted jobs ---- */
 
 static int by_bytes(const void *a, const void *b)
@@ -53,13 +67,23 @@ static bool is_gone(void *arg, struct mob_job_id job)
     return c->gone_count > 0 && bsearch(&job, c->gone, c->gone_count, sizeof job, by_bytes) != NULL;
 }
 
+/* Read anew only when the table has changed: it holds all that were deleted while any of their days is there.
+ */
 static enum mob_status load_gone(struct mob_cold *c, struct mob_database *db)
 {
+    static const char version_sql[] = "SELECT version FROM mobula.job_gone_version";
     static const char sql[] = "SELECT job FROM mobula.job_gone ORDER BY job";
     if (c->gone_ns != 0 && mob_now() - c->gone_ns < GONE_FRESH_NS)
         return MOB_OK;
+    int64_t version = 0;
     struct mob_database_result *rows = NULL;
-    enum mob_status status = mob_database_query(db, sql, NULL, 0, &rows);
+    enum mob_status status = one_number(db, version_sql, NULL, 0, 0, &version);
+    if (status == MOB_OK && version == c->gone_version) {
+        c->gone_ns = mob_now();
+        return MOB_OK;
+    }
+    if (status == MOB_OK)
+        status = mob_database_query(db, sql, NULL, 0, &rows);
     if (status != MOB_OK)
         return status;
     size_t count = (size_t)mob_database_rows(rows), length;
@@ -75,26 +99,13 @@ static enum mob_status load_gone(struct mob_cold *c, struct mob_database *db)
         if (length == sizeof gone[0])
             memcpy(&gone[c->gone_count++], bytes, length);
     }
+    c->gone_version = version;
     c->gone_ns = mob_now();
     mob_database_result_destroy(rows);
     return MOB_OK;
 }
 
 /* ---- batches and positions ---- */
-
-/* First column of the first row, or `fallback`. */
-static enum mob_status one_number(struct mob_database *db, const char *sql,
-    const struct mob_database_param *params, int count, int64_t fallback, int64_t *out)
-{
-    struct mob_database_result *rows = NULL;
-    enum mob_status status = mob_database_query(db, sql, params, count, &rows);
-    if (status == MOB_OK)
-        *out = mob_database_rows(rows) == 0 || mob_database_null(rows, 0, 0)
-            ? fallback
-            : mob_database_number(rows, 0, 0);
-    mob_database_result_destroy(rows);
-    return status;
-}
 
 enum mob_status cold_place(struct mob_cold *c, struct mob_database *db, bool down, struct cold_place *place)
 {

@@ -14,7 +14,8 @@ struct mob_cold {
     struct cold_page *page;
     struct mob_job_id *gone; /* sorted */
     size_t gone_count;
-    int64_t gone_ns; /* when they were read; 0 = never */
+    int64_t gone_ns; /* when it was looked whether there are others; 0 = never */
+    int64_t gone_version; /* of mobula.job_gone when they were read */
 };
 /* Where a page begins: as the position says (gcs_msg.h), and in terms of rows. */
 struct cold_place {
