@@ -7,6 +7,7 @@
 #include "cli/gcs_members.h"
 #include "cli/table.h"
 #include "common/base/clock.h"
+#include "gcs/flush/figures.h"
 
 #define MEMBER_SILENCE_NS (2 * MOB_SEC) /* of one that hangs: the master has it replaced before long */
 
@@ -143,19 +144,17 @@ static void print_flush(struct gcs_call *g, const struct mob_gcs_stats *s)
         return;
     uint64_t newest = newest_block(g);
     uint64_t upto = (uint64_t)gcs_shard_number(g, "SELECT upto FROM mobula.watermark WHERE shard = $1");
+    struct mob_gcs_database f = {0};
+    enum mob_status status = mob_figures_count(g->db, g->shard, &f);
+    if (status == MOB_OK)
+        status = mob_figures_days(g->db, g->shard, &f);
+    if (status == MOB_OK)
+        status = mob_figures_size(g->db, &f);
+    if (status != MOB_OK)
+        cli_say("PostgreSQL does not say all that it has: %s", mob_status_text(status));
     const struct figure database[] = {{"watermark", upto}, {"behind", newest > upto ? newest - upto : 0},
-        {"batches", (uint64_t)gcs_shard_number(g, "SELECT count(*) FROM mobula.batch WHERE shard = $1")},
-        {"tasks",
-            (uint64_t)gcs_shard_number(g, "SELECT sum(specs)::bigint FROM mobula.batch WHERE shard = $1")},
-        {"failed",
-            (uint64_t)gcs_shard_number(g, "SELECT sum(failed)::bigint FROM mobula.batch WHERE shard = $1")},
-        {"days",
-            (uint64_t)gcs_number(g,
-                "SELECT count(*) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent "
-                "= "
-                "'mobula.bucket'::regclass AND c.relname <> 'bucket_d2000000'")}, /* MOB_COLD_DAY_KEPT */
-        {"gaps", (uint64_t)gcs_shard_number(g, "SELECT count(*) FROM mobula.gap WHERE shard = $1")},
-        {"bytes", (uint64_t)gcs_number(g, "SELECT pg_database_size(current_database())")}};
+        {"batches", f.batches}, {"tasks", f.tasks}, {"failed", f.failed}, {"days", f.days}, {"gaps", f.gaps},
+        {"bytes", f.bytes}};
     if (g->call->format == CLI_JSON || g->call->format == CLI_JSONL)
         putchar(',');
     print_figures(g->call, "postgres", database, (int)(sizeof database / sizeof database[0]));

@@ -64,6 +64,17 @@ struct mob_gcs_incarnation {
     uint32_t zero;
     char name[MOB_GCS_NAME_MAX + 1u];
 };
+/* What one shard's flusher has in PostgreSQL, for who asks for figures. Days and bytes are of all shards. */
+struct mob_gcs_database {
+    uint64_t batches, tasks, failed, days, gaps, bytes;
+};
+_Static_assert(sizeof(struct mob_gcs_database) == 48, "layout on the wire");
+/* A member's digests as they were when it had applied `seq` and nothing behind it. */
+struct mob_gcs_mark {
+    uint64_t seq, history_digest, state_digest;
+};
+_Static_assert(sizeof(struct mob_gcs_mark) == 24, "layout on the wire");
+#define MOB_GCS_MARKS_MAX 4096u /* in one answer */
 enum mob_gcs_durability { MOB_GCS_EVERYSEC = 0, MOB_GCS_ALWAYS = 1, MOB_GCS_NO = 2 };
 struct mob_gcs_stats {
     uint64_t epoch, applied, committed, durable;
@@ -91,6 +102,10 @@ struct mob_gcs_stats {
      * NUL, always one; "" of an earlier version. "ok"; "away": not connected; "refuses": its last write
      * (memory, or the disk is full); "cannot-write": it answers, and its file lacks what it answered. */
     char store[16];
+    /* And of a later one. */
+    uint64_t marks; /* it answers MOB_GCS_Q_MARKS, with so many now */
+    uint64_t database_known; /* 1: the flusher has told this member the following */
+    struct mob_gcs_database database;
 };
 
 /* ---- message heads. encode writes into `out` (MOB_GCS_HEAD_MAX bytes) and returns the length; decode gives
@@ -202,9 +217,13 @@ enum mob_gcs_query {
      * them (but recut: its number and clocks may be those of a neighbour). With `job` only. `tie` = 1: some
      * of what was behind the position is not there any more. */
     MOB_GCS_Q_HISTORY = 9,
+    /* What this very member's digests were at some of the newest positions (`table` is MOB_GCS_HERE). Asked
+     * only of who says in its figures that it has any: earlier versions do not know the question. */
+    MOB_GCS_Q_MARKS = 10,
     MOB_GCS_QUERIES
 };
-/* `table` of SCAN and STATS: what this very member has, whatever its place in the chain (not a read). */
+/* `table` of SCAN, STATS and MARKS: what this very member has, whatever its place in the chain (not a read).
+ */
 #define MOB_GCS_HERE 255u
 struct mob_gcs_get {
     uint64_t tag; /* comes back in MOB_GCS_ROWS */
@@ -227,7 +246,8 @@ enum mob_gcs_rows_kind {
     MOB_GCS_ROWS_BLOCKS = 2,
     MOB_GCS_ROWS_INCARNATIONS = 3,
     MOB_GCS_ROWS_STATS = 4,
-    MOB_GCS_ROWS_GROUPS = 5 /* struct mob_gcs_flush_group */
+    MOB_GCS_ROWS_GROUPS = 5, /* struct mob_gcs_flush_group */
+    MOB_GCS_ROWS_MARKS = 6 /* struct mob_gcs_mark, in no order; one may come twice */
 };
 struct mob_gcs_rows {
     uint64_t tag;
@@ -238,7 +258,8 @@ struct mob_gcs_rows {
     uint64_t seq, next;
 };
 /* COLD has this head when it is known up to where blocks are in PostgreSQL; it comes again when that moves.
- */
+ * Its body is a struct mob_gcs_database, or nothing (of an earlier version; an earlier one's member does not
+ * read it). */
 struct mob_gcs_cold {
     uint64_t watermark;
 };

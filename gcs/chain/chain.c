@@ -152,6 +152,7 @@ void mob_chain_each_client(
 void mob_chain_load_position(struct mob_chain *c, uint64_t epoch, uint64_t seq)
 {
     MOB_ASSERT(c->end == 0);
+    mob_chain_marks_clear(c);
     if (c->options.self == 0)
         c->config.epoch = epoch;
     c->part_epoch = epoch;
@@ -252,11 +253,13 @@ enum mob_status mob_chain_append(struct mob_chain *c, const struct mob_chain_ent
     c->applied = seq;
     c->digest = e->digest = digest_of(c, e);
     c->end++;
+    mob_chain_mark(c);
     return MOB_OK;
 }
 
 void mob_chain_forget(struct mob_chain *c)
 {
+    mob_chain_marks_clear(c);
     mob_chain_clients_fini(&c->clients);
     mob_state_clear(c->options.state);
     mob_chain_source_end(c);

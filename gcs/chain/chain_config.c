@@ -26,6 +26,8 @@ void mob_chain_set_state(struct mob_chain *c, enum mob_chain_state state)
     MOB_ASSERT(legal[c->state] & 1u << state);
     enum mob_chain_state from = c->state;
     c->state = state;
+    if (from == MOB_CHAIN_JOINING)
+        mob_chain_marks_clear(c);
     MOB_LOG_DEBUG("chain", "state", "member=%llx from=%s to=%s epoch=%llu applied=%llu",
         (unsigned long long)c->options.self, mob_chain_state_name(from), mob_chain_state_name(state),
         (unsigned long long)c->config.epoch, (unsigned long long)c->applied);

@@ -1,6 +1,7 @@
 /* The parts of the machine. Internal to gcs/chain.
  *
  *   chain.c          life, figures, loading, the ring of kept entries
+ *   chain_marks.c    digests at the newest positions
  *   chain_actions.c  what is to be done, read off the positions in the ring
  *   chain_config.c   configurations and states
  *   chain_put.c      clients' requests at the head, reads
@@ -62,6 +63,12 @@ struct mob_chain_seal {
 struct mob_chain_notice {
     uint64_t client, gate;
     struct mob_gcs_reply reply;
+};
+
+/* Rings by count. */
+struct mob_chain_mark_rings {
+    uint64_t each_end, far_end;
+    struct mob_gcs_mark each[MOB_CHAIN_MARKS_EACH], far[MOB_CHAIN_MARKS_FAR];
 };
 
 struct mob_chain_cursor {
@@ -140,6 +147,7 @@ struct mob_chain {
     uint32_t point_count, point_next;
     struct mob_chain_notice notices[MOB_CHAIN_NOTICES_MAX]; /* a ring by count, gates only grow */
     uint32_t notice_first, notice_end;
+    struct mob_chain_mark_rings marks;
     struct mob_gcs_link_msg out; /* of the last SEND of an entry */
     uint8_t *rows; /* of a SNAPSHOT under way, MOB_CHAIN_SNAPSHOT_MAX + a cursor */
 
@@ -194,6 +202,12 @@ struct mob_chain_entry *mob_chain_find(const struct mob_chain *c, uint64_t seq);
 uint64_t mob_chain_ordinal_above(const struct mob_chain *c, uint64_t seq);
 /* Forgets tables and entries; the holds are given back by the next actions. */
 void mob_chain_forget(struct mob_chain *c);
+
+/* ---- chain_marks.c ---- */
+/* The entry at `applied` has just been applied. */
+void mob_chain_mark(struct mob_chain *c);
+/* What is applied does not follow from what was: nothing that was noted is said any more. */
+void mob_chain_marks_clear(struct mob_chain *c);
 
 /* ---- chain_actions.c ---- */
 /* One action of this event; `message` may be NULL. */

@@ -308,9 +308,9 @@ MOB_MUST_USE enum mob_status mob_gcs_flush(
  * reconnections; its tag names it. One that is not answered is asked elsewhere, or given up. */
 typedef void mob_gcs_cold_fn(void *arg, const struct mob_gcs_cold_get *query);
 void mob_gcs_cold_serve(struct mob_gcs *gcs, mob_gcs_cold_fn *query, void *arg);
-/* For its figures: blocks up to here are in PostgreSQL. Told to the member now, and to each one that reads
- * are asked of later. */
-void mob_gcs_cold_watermark(struct mob_gcs *gcs, uint64_t watermark);
+/* For its figures: blocks up to here are in PostgreSQL, and what is there. Told to the member now, and to
+ * each one that reads are asked of later. Copies. */
+void mob_gcs_cold_watermark(struct mob_gcs *gcs, uint64_t watermark, const struct mob_gcs_database *figures);
 struct mob_gcs_cold_answer {
     uint64_t tag; /* query->get.tag */
     enum mob_status status;

@@ -18,14 +18,16 @@ static void say(struct mob_gcs *g)
 {
     const struct mob_gcs_cold head = {.watermark = g->watermark};
     out_frame(g->tail, MOB_GCS_COLD, g->client, g->position.epoch, g->watermark_known ? &head : NULL,
-        g->watermark_known ? sizeof head : 0, NULL, 0, NULL);
+        g->watermark_known ? sizeof head : 0, (const uint8_t *)&g->database,
+        g->watermark_known ? sizeof g->database : 0, NULL);
 }
 
-void mob_gcs_cold_watermark(struct mob_gcs *g, uint64_t watermark)
+void mob_gcs_cold_watermark(struct mob_gcs *g, uint64_t watermark, const struct mob_gcs_database *figures)
 {
     MOB_ASSERT(g->cold != NULL);
     g->watermark_known = true;
     g->watermark = watermark;
+    g->database = *figures;
     if (g->up && g->cold_said)
         say(g);
 }

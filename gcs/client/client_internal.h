@@ -172,6 +172,7 @@ struct mob_gcs {
     bool cold_said; /* on this link */
     bool watermark_known;
     uint64_t watermark;
+    struct mob_gcs_database database; /* goes with it */
     uint16_t cold_time; /* how often it had to be said; in the tags that the reader sees */
     struct left left; /* attached in its place, to leave */
     int64_t left_ns; /* not before: it was not taken */

@@ -212,6 +212,7 @@ static enum mob_status decode_rows(
         answer->groups = rows->groups;
         answer->group_count = head->count;
         break;
+    case MOB_GCS_ROWS_MARKS: /* member_link.h asks for them */
     default:
         return MOB_CORRUPT;
     }

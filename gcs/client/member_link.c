@@ -248,6 +248,24 @@ enum mob_status mob_member_stats(struct mob_member_link *l, struct mob_gcs_stats
     return status == MOB_OK ? read_stats(&rows, &frame, out) : status;
 }
 
+enum mob_status mob_member_marks(
+    struct mob_member_link *l, struct mob_gcs_mark out[MOB_GCS_MARKS_MAX], uint32_t *count_out)
+{
+    struct mob_gcs_get get = {.query = MOB_GCS_Q_MARKS};
+    struct mob_gcs_rows rows;
+    struct mob_gcs_frame frame;
+    enum mob_status status = ask(l, &get, &rows, &frame);
+    if (status != MOB_OK)
+        return status;
+    if (rows.kind != MOB_GCS_ROWS_MARKS || rows.count > MOB_GCS_MARKS_MAX ||
+        frame.body_bytes != rows.count * sizeof out[0])
+        return MOB_CORRUPT;
+    if (rows.count > 0)
+        memcpy(out, frame.body, frame.body_bytes);
+    *count_out = rows.count;
+    return MOB_OK;
+}
+
 enum mob_status mob_member_scan(struct mob_member_link *l, uint64_t position, uint32_t limit,
     struct mob_gcs_block_row *rows_out, uint32_t *count_out, uint64_t *next_out)
 {

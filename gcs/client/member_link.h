@@ -28,6 +28,9 @@ void mob_member_close(struct mob_member_link *link); /* NULL is fine */
 /* A call found the member gone, or silent: nothing more comes over this link. */
 bool mob_member_broken(const struct mob_member_link *link);
 MOB_MUST_USE enum mob_status mob_member_stats(struct mob_member_link *link, struct mob_gcs_stats *out);
+/* Its digests at some of the newest positions, in no order. Of a member whose figures say that it has any. */
+MOB_MUST_USE enum mob_status mob_member_marks(
+    struct mob_member_link *link, struct mob_gcs_mark out[MOB_GCS_MARKS_MAX], uint32_t *count_out);
 /* Its blocks behind a commit position, oldest first; *next_out: the position to go on from, 0 at the end.
  * `rows` has room for MOB_GCS_ROWS_MAX; their bytes are borrowed until the next call. MOB_UNAVAILABLE also
  * when one of them is in the index and not in its Redis. */

@@ -9,7 +9,6 @@
 #include "gcs/flush/cold_inner.h"
 
 #define GONE_FRESH_NS (2 * MOB_SEC)
-#define COLUMNS "b.upto, b.row_number, b.payload"
 
 struct mob_cold *mob_cold_create(uint32_t shard)
 {
@@ -41,6 +40,20 @@ const char *mob_cold_table(char out[MOB_COLD_TABLE_MAX], const char *parent, int
     return out;
 }
 
+/* First column of the first row, or `fallback`. */
+static enum mob_status one_number(struct mob_database *db, const char *sql,
+    const struct mob_database_param *params, int count, int64_t fallback, int64_t *out)
+{
+    struct mob_database_result *rows = NULL;
+    enum mob_status status = mob_database_query(db, sql, params, count, &rows);
+    if (status == MOB_OK)
+        *out = mob_database_rows(rows) == 0 || mob_database_null(rows, 0, 0)
+            ? fallback
+            : mob_database_number(rows, 0, 0);
+    mob_database_result_destroy(rows);
+    return status;
+}
+
 /* ---- deleted jobs ---- */
 
 static int by_bytes(const void *a, const void *b)
@@ -54,13 +67,23 @@ static bool is_gone(void *arg, struct mob_job_id job)
     return c->gone_count > 0 && bsearch(&job, c->gone, c->gone_count, sizeof job, by_bytes) != NULL;
 }
 
+/* Read anew only when the table has changed: it holds all that were deleted while any of their days is there.
+ */
 static enum mob_status load_gone(struct mob_cold *c, struct mob_database *db)
 {
+    static const char version_sql[] = "SELECT version FROM mobula.job_gone_version";
     static const char sql[] = "SELECT job FROM mobula.job_gone ORDER BY job";
     if (c->gone_ns != 0 && mob_now() - c->gone_ns < GONE_FRESH_NS)
         return MOB_OK;
+    int64_t version = 0;
     struct mob_database_result *rows = NULL;
-    enum mob_status status = mob_database_query(db, sql, NULL, 0, &rows);
+    enum mob_status status = one_number(db, version_sql, NULL, 0, 0, &version);
+    if (status == MOB_OK && version == c->gone_version) {
+        c->gone_ns = mob_now();
+        return MOB_OK;
+    }
+    if (status == MOB_OK)
+        status = mob_database_query(db, sql, NULL, 0, &rows);
     if (status != MOB_OK)
         return status;
     size_t count = (size_t)mob_database_rows(rows), length;
@@ -76,26 +99,13 @@ static enum mob_status load_gone(struct mob_cold *c, struct mob_database *db)
         if (length == sizeof gone[0])
             memcpy(&gone[c->gone_count++], bytes, length);
     }
+    c->gone_version = version;
     c->gone_ns = mob_now();
     mob_database_result_destroy(rows);
     return MOB_OK;
 }
 
 /* ---- batches and positions ---- */
-
-/* First column of the first row, or `fallback`. */
-static enum mob_status one_number(struct mob_database *db, const char *sql,
-    const struct mob_database_param *params, int count, int64_t fallback, int64_t *out)
-{
-    struct mob_database_result *rows = NULL;
-    enum mob_status status = mob_database_query(db, sql, params, count, &rows);
-    if (status == MOB_OK)
-        *out = mob_database_rows(rows) == 0 || mob_database_null(rows, 0, 0)
-            ? fallback
-            : mob_database_number(rows, 0, 0);
-    mob_database_result_destroy(rows);
-    return status;
-}
 
 enum mob_status cold_place(struct mob_cold *c, struct mob_database *db, bool down, struct cold_place *place)
 {
@@ -160,93 +170,30 @@ static struct cold_wanted cold_wanted_of(struct mob_cold *c, const struct mob_gc
 
 /* ---- rows that came: each a bucket. False: the page is full, and ends before `*at_out` ---- */
 
+enum mob_status cold_take_row(
+    struct mob_cold *c, const struct mob_database_result *rows, int at, const struct cold_wanted *wanted)
+{
+    size_t length;
+    const uint8_t *payload = mob_database_bytes(rows, at, 2, &length);
+    enum mob_status status = cold_page_add(c->page, payload, length, wanted);
+    if (status != MOB_OK && status != MOB_QUEUE_FULL)
+        MOB_LOG_ERROR("flush", "bucket_bad", "shard=%d upto=%lld row=%lld why=%s", c->shard,
+            (long long)mob_database_number(rows, at, 0), (long long)mob_database_number(rows, at, 1),
+            mob_status_code(status));
+    return status;
+}
+
 enum mob_status cold_take_rows(struct mob_cold *c, const struct mob_database_result *rows,
     const struct cold_wanted *wanted, uint32_t limit, int *at_out)
 {
     int count = mob_database_rows(rows);
+    enum mob_status status = MOB_OK;
     for (*at_out = 0; *at_out < count && !cold_page_full(c->page, limit); ++*at_out) {
-        size_t length;
-        const uint8_t *payload = mob_database_bytes(rows, *at_out, 2, &length);
-        enum mob_status status = cold_page_add(c->page, payload, length, wanted);
-        if (status == MOB_QUEUE_FULL)
-            return MOB_OK;
-        if (status != MOB_OK) {
-            MOB_LOG_ERROR("flush", "bucket_bad", "shard=%d upto=%lld row=%lld why=%s", c->shard,
-                (long long)mob_database_number(rows, *at_out, 0),
-                (long long)mob_database_number(rows, *at_out, 1), mob_status_code(status));
-            return status;
-        }
+        status = cold_take_row(c, rows, *at_out, wanted);
+        if (status != MOB_OK)
+            break;
     }
-    return MOB_OK;
-}
-
-/* ---- groups ---- */
-
-/* The days of a stream, oldest first. */
-static enum mob_status days_of(
-    struct mob_database *db, struct mob_stream stream, int32_t days[COLD_DAYS_MAX], int *count_out)
-{
-    static const char sql[] = "SELECT DISTINCT day FROM mobula.stream_day WHERE stream = $1 ORDER BY day";
-    struct mob_database_param p;
-    struct mob_database_result *rows = NULL;
-    enum mob_status status =
-        mob_database_query(db, sql, mob_param_bytes(&p, &stream, sizeof stream), 1, &rows);
-    int count = status == MOB_OK ? mob_database_rows(rows) : 0;
-    for (int i = 0; i < count && i < COLD_DAYS_MAX; i++)
-        days[i] = (int32_t)mob_database_number(rows, i, 0);
-    if (count > COLD_DAYS_MAX)
-        MOB_LOG_ERROR("flush", "stream_too_old", "days=%d", count);
-    mob_database_result_destroy(rows);
-    *count_out = count < COLD_DAYS_MAX ? count : COLD_DAYS_MAX;
-    return status;
-}
-
-/* One query over the partitions of those days, named: that is planned and locked in no time. */
-static enum mob_status group_rows(struct mob_cold *c, struct mob_database *db, const int32_t *days, int count,
-    const struct cold_wanted *w, const struct cold_place *place, struct mob_database_result **rows_out)
-{
-    char sql[COLD_DAYS_MAX * 320 + 200], table[MOB_COLD_TABLE_MAX];
-    size_t n = 0;
-    for (int i = 0; i < count; i++)
-        n += (size_t)snprintf(sql + n, sizeof sql - n,
-            "%sSELECT " COLUMNS " FROM mobula.%s b WHERE b.shard = $1 AND b.ids @> $2::bytea "
-            "AND (b.upto, b.row_number) >= ($3::bigint, $4::integer) AND b.upto <= $5 "
-            "AND mobula.filter_has(b.group_filter, $6, $7, false)",
-            i > 0 ? " UNION ALL " : "", mob_cold_table(table, "bucket", days[i]));
-    snprintf(sql + n, sizeof sql - n, " ORDER BY 1, 2 LIMIT 32");
-    struct mob_bucket_key key = mob_bucket_key(w->stream, w->group << MOB_GROUP_SHIFT);
-    struct mob_bloom_hash hash = mob_bucket_group_hash(w->stream, w->group);
-    struct mob_database_param p[7];
-    mob_param_i32(&p[0], c->shard);
-    mob_param_bytes(&p[1], &key, sizeof key);
-    mob_param_i64(&p[2], place->batch);
-    mob_param_i32(&p[3], (int32_t)place->row);
-    mob_param_i64(&p[4], place->last_batch);
-    mob_param_i64(&p[5], hash.a);
-    mob_param_i64(&p[6], hash.b);
-    return mob_database_query_once(db, sql, p, 7, rows_out);
-}
-
-enum mob_status cold_read_group(struct mob_cold *c, struct mob_database *db, const struct cold_wanted *w,
-    struct cold_place place, uint64_t *next_out)
-{
-    int32_t days[COLD_DAYS_MAX];
-    int count = 0, at = 0;
-    struct mob_database_result *rows = NULL;
-    enum mob_status status = days_of(db, w->stream, days, &count);
-    *next_out = 0;
-    if (status == MOB_OK && count > 0)
-        status = cold_place(c, db, false, &place);
-    if (status != MOB_OK || count == 0 || place.batch > place.last_batch)
-        return status;
-    status = group_rows(c, db, days, count, w, &place, &rows);
-    if (status == MOB_OK)
-        status = cold_take_rows(c, rows, w, 0, &at);
-    if (status == MOB_OK && at > 0 && (at < mob_database_rows(rows) || mob_database_rows(rows) == 32))
-        status = cold_next(c, db, false, &place, mob_database_number(rows, at - 1, 0),
-            (int32_t)mob_database_number(rows, at - 1, 1), next_out);
-    mob_database_result_destroy(rows);
-    return status;
+    return status == MOB_QUEUE_FULL ? MOB_OK : status;
 }
 
 /* ---- one read ---- */
@@ -282,6 +229,7 @@ static enum mob_status read_page(struct mob_cold *c, struct mob_database *db,
     case MOB_GCS_Q_LOG:
     case MOB_GCS_Q_INCARNATIONS:
     case MOB_GCS_Q_STATS:
+    case MOB_GCS_Q_MARKS:
     case MOB_GCS_QUERIES:
     default:
         return MOB_INVALID;

@@ -1,11 +1,12 @@
-/* Between cold.c (pages, groups), cold_scan.c and cold_failures.c. Internal to gcs/flush. */
+/* Between cold.c (pages), cold_group.c, cold_scan.c, cold_failures.c and cold_history.c. Internal to
+ * gcs/flush. */
 #ifndef MOB_GCS_FLUSH_COLD_INNER_H
 #define MOB_GCS_FLUSH_COLD_INNER_H
 
 #include "gcs/flush/cold.h"
 #include "gcs/flush/cold_page.h"
 
-#define COLD_DAYS_MAX 400
+#define COLD_DAYS_MAX 64 /* that one statement of a look-up by id names */
 #define COLD_SCAN_NS (100 * 1000000ll)
 
 struct mob_cold {
@@ -13,7 +14,8 @@ struct mob_cold {
     struct cold_page *page;
     struct mob_job_id *gone; /* sorted */
     size_t gone_count;
-    int64_t gone_ns; /* when they were read; 0 = never */
+    int64_t gone_ns; /* when it was looked whether there are others; 0 = never */
+    int64_t gone_version; /* of mobula.job_gone when they were read */
 };
 /* Where a page begins: as the position says (gcs_msg.h), and in terms of rows. */
 struct cold_place {
@@ -46,6 +48,9 @@ MOB_MUST_USE enum mob_status cold_place(
 /* The position behind a row that was taken. */
 MOB_MUST_USE enum mob_status cold_next(struct mob_cold *c, struct mob_database *db, bool down,
     const struct cold_place *place, int64_t batch, int32_t row, uint64_t *next_out);
+/* Adds one bucket (columns as below). MOB_QUEUE_FULL: the page is full without it. */
+MOB_MUST_USE enum mob_status cold_take_row(
+    struct mob_cold *c, const struct mob_database_result *rows, int at, const struct cold_wanted *wanted);
 /* Adds buckets (columns: batch, row, payload) until the page is full; *at_out: the first that was not taken.
  */
 MOB_MUST_USE enum mob_status cold_take_rows(struct mob_cold *c, const struct mob_database_result *rows,

@@ -10,11 +10,13 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "gcs/flush/figures.h"
 #include "gcs/flush/maintain.h"
 #include "gcs/flush/migrate.h"
 #include "gcs/flush/watermark.h"
 
 #define ENDS_AT_ONCE 1024
+#define SIZE_NS (10 * MOB_SEC) /* between two looks at the size */
 #define LOCK_SECONDS 2u
 #define TIDY_EVERY 16u /* times that it maintains */
 
@@ -29,6 +31,8 @@ struct flush_thread {
     struct mob_database *db;
     struct mob_writer_state *writer;
     uint32_t maintained; /* so often */
+    struct mob_gcs_database figures;
+    int64_t sized_ns; /* when the database's size was asked for */
 };
 
 /* ---- jobs ---- */
@@ -123,6 +127,31 @@ static void do_maintain(struct flush_thread *t, struct flush_job *job)
             mob_status_code(job->status));
 }
 
+/* What the status of the tools shows, for figures: counted when a session begins and with each look at what
+ * may go, and in between carried on. A size is asked for seldom, since it looks at every file. */
+static void tell_figures(struct flush_thread *t, struct flush_job *job)
+{
+    struct mob_gcs_database *f = &t->figures;
+    bool all = job->kind != FLUSH_JOB_WRITE;
+    if (job->status == MOB_OK && !all) {
+        f->batches++;
+        f->tasks += job->written.specs;
+        f->failed += job->written.failed;
+    }
+    if (t->db != NULL && mob_database_good(t->db)) {
+        enum mob_status status = all ? mob_figures_count(t->db, t->options.shard, f) : MOB_OK;
+        if (status == MOB_OK)
+            status = mob_figures_days(t->db, t->options.shard, f);
+        if (status == MOB_OK && (all || mob_now() - t->sized_ns > SIZE_NS)) {
+            status = mob_figures_size(t->db, f);
+            t->sized_ns = mob_now();
+        }
+        if (status != MOB_OK)
+            MOB_LOG_WARN("flush", "no_figures", "status=%s", mob_status_code(status));
+    }
+    job->figures = *f;
+}
+
 static void do_job(struct flush_thread *t, struct flush_job *job)
 {
     if (job->kind == FLUSH_JOB_OPEN) {
@@ -135,6 +164,7 @@ static void do_job(struct flush_thread *t, struct flush_job *job)
         struct mob_flush_batch batch = flush_batch_of(job->batch);
         job->status = mob_flush_write(t->writer, t->db, &batch, &job->written);
     }
+    tell_figures(t, job);
     if (job->status == MOB_UNAVAILABLE)
         forget_connection(t);
 }

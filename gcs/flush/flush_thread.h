@@ -17,6 +17,7 @@ enum flush_job_kind {
 struct flush_job {
     enum flush_job_kind kind;
     enum mob_status status; /* out: MOB_UNAVAILABLE: the connection is gone, OPEN comes next */
+    struct mob_gcs_database figures; /* out: what is there now; bytes may be some seconds old */
     /* OPEN. `flushed`: up to where members have dropped what they had. */
     uint64_t flushed, epoch;
     uint64_t upto; /* out: the watermark; at least `flushed`, what lay between has become a gap */

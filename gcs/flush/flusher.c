@@ -207,7 +207,7 @@ static void opened(struct flusher *f)
         return;
     }
     f->written = f->written_at_begin = f->gathered = job->upto;
-    mob_gcs_cold_watermark(f->control, f->written);
+    mob_gcs_cold_watermark(f->control, f->written, &job->figures);
     f->state = SESSION_RUNS;
     f->session++;
     f->last_seen = f->flushed;
@@ -228,7 +228,7 @@ static void written(struct flusher *f, struct flush_batch *batch)
 {
     const struct mob_flush_written *w = &f->job.written;
     f->written = batch->upto;
-    mob_gcs_cold_watermark(f->control, f->written);
+    mob_gcs_cold_watermark(f->control, f->written, &f->job.figures);
     f->maintain_ns = earlier(f->maintain_ns, mob_now() + f->options.maintain_ns);
     f->pause_ns = PAUSE_MIN_NS;
     f->gathered_bytes -= batch->used;
@@ -254,6 +254,8 @@ static void job_ended(struct flusher *f)
     if (job->kind == FLUSH_JOB_MAINTAIN) {
         if (job->status == MOB_UNAVAILABLE && f->state == SESSION_RUNS) /* the connection is gone, perhaps */
             flusher_restart(f, "maintain", job->status);
+        else if (f->state == SESSION_RUNS)
+            mob_gcs_cold_watermark(f->control, f->written, &job->figures);
         return;
     }
     struct flush_batch *batch = job->batch;

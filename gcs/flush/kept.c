@@ -280,7 +280,7 @@ enum mob_status kept_begin(struct mob_database *db, const struct kept_needs *nee
 
 enum mob_status kept_copy_day(struct mob_database *db, int32_t day)
 {
-    char sql[2048], table[MOB_COLD_TABLE_MAX];
+    char sql[3072], table[MOB_COLD_TABLE_MAX];
     const char *suffix = mob_cold_table(table, "", day) + sizeof "_d" - 1;
     size_t n = (size_t)snprintf(sql, sizeof sql,
         "INSERT INTO mobula.bucket_d" KEPT_TEXT " (shard, upto, row_number, day, " BUCKET_COLUMNS
@@ -290,8 +290,14 @@ enum mob_status kept_copy_day(struct mob_database *db, int32_t day)
     snprintf(sql + n, sizeof sql - n,
         "INSERT INTO mobula.stream_day_d" KEPT_TEXT " (stream, day) SELECT DISTINCT s.stream, " KEPT_TEXT
         " FROM mobula.stream_day_d%s s JOIN kept_need n ON n.stream = s.stream WHERE NOT EXISTS "
-        "(SELECT FROM mobula.stream_day_d" KEPT_TEXT " k WHERE k.stream = s.stream)",
-        suffix);
+        "(SELECT FROM mobula.stream_day_d" KEPT_TEXT " k WHERE k.stream = s.stream); "
+        /* whoever may have something in shared rows that were copied */
+        "INSERT INTO mobula.job_copied SELECT job FROM (SELECT job, day FROM mobula.job_day UNION ALL SELECT "
+        "job, day FROM mobula.job_gone_day) j WHERE day = %" PRId32
+        " AND EXISTS (SELECT FROM mobula.bucket_d%s "
+        "b JOIN mobula.bucket_d" KEPT_TEXT " k USING (shard, upto, row_number) WHERE k.job IS NULL) "
+        "ON CONFLICT DO NOTHING",
+        suffix, day, suffix);
     return mob_database_run(db, sql);
 }
 
@@ -305,15 +311,18 @@ enum mob_status kept_tidy(struct mob_database *db)
         "DELETE FROM mobula.batch t WHERE t.day_min <= t.day_max AND to_regclass('mobula.bucket_d' || "
         "replace(t.day_min::text, '-', "
         "'m')) IS NULL AND to_regclass('mobula.bucket_d' || replace(t.day_max::text, '-', 'm')) IS NULL "
-        "AND NOT EXISTS (SELECT FROM mobula.bucket b WHERE b.shard = t.shard AND b.upto = t.upto)",
+        "AND NOT EXISTS (SELECT FROM mobula.bucket b WHERE b.shard = t.shard AND b.upto = t.upto); "
+        "DELETE FROM mobula.deleted d WHERE NOT EXISTS (SELECT FROM mobula.batch t WHERE t.shard = d.shard "
+        "AND t.upto = d.upto)",
         KEPT_TEXT, KEPT_TEXT);
     enum mob_status status = mob_database_run(db, sql);
     bool any = true;
     if (status == MOB_OK)
         status = kept_any(db, &any);
     if (status == MOB_OK && !any)
-        status = mob_database_run(
-            db, "DROP TABLE mobula.bucket_d" KEPT_TEXT "; DROP TABLE mobula.stream_day_d" KEPT_TEXT);
+        status = mob_database_run(db,
+            "DROP TABLE mobula.bucket_d" KEPT_TEXT "; DROP TABLE mobula.stream_day_d" KEPT_TEXT
+            "; DELETE FROM mobula.job_copied");
     return status;
 }
 

@@ -58,13 +58,32 @@ static void on_kv(void *arg, const struct mob_gcs_kv *kv)
         add(&m->gone, kv->key + prefix);
 }
 
+/* Each batch notes what it has lost (mobula.deleted), and its days where in the log that was (mobula.hole).
+ * In one statement with the deletion: another shard's flusher may be inserting. What is kept for actors is
+ * not of the batches any more. */
+static const char delete_text[] =
+    "WITH b AS (DELETE FROM mobula.bucket WHERE job = $1 RETURNING shard, upto, day, seq_min, seq_max, "
+    "specs, "
+    "finals, failed, others), "
+    "f AS (DELETE FROM mobula.failure WHERE job = $1 RETURNING shard, upto, day), "
+    "h AS (INSERT INTO mobula.hole (shard, upto, job, day, seq_min, seq_max) "
+    "SELECT shard, upto, $1::bytea, day, min(seq_min), max(seq_max) FROM b WHERE day < 2000000 "
+    "GROUP BY shard, upto, day ON CONFLICT DO NOTHING) "
+    "INSERT INTO mobula.deleted AS d SELECT shard, upto, day, sum(buckets), sum(specs), sum(finals), "
+    "sum(failed), sum(others), sum(failures) FROM ("
+    "SELECT shard, upto, day, 1 AS buckets, specs, finals, failed, others, 0 AS failures FROM b WHERE day < "
+    "2000000 UNION ALL SELECT shard, upto, day, 0, 0, 0, 0, 0, 1 FROM f) x GROUP BY shard, upto, day "
+    "ON CONFLICT (shard, upto, day) DO UPDATE SET buckets = d.buckets + excluded.buckets, "
+    "specs = d.specs + excluded.specs, finals = d.finals + excluded.finals, failed = d.failed + "
+    "excluded.failed, others = d.others + excluded.others, failures = d.failures + excluded.failures";
+_Static_assert(MOB_COLD_DAY_KEPT == 2000000, "as in the statements");
+
 static enum mob_status delete_job(struct maintain *m, const struct mob_stream *job)
 {
     static const char *const statements[] = {
-        "INSERT INTO mobula.hole (shard, upto, job, day, seq_min, seq_max) "
-        "SELECT shard, upto, job, day, min(seq_min), max(seq_max) FROM mobula.bucket WHERE job = $1 "
-        "GROUP BY shard, upto, job, day ON CONFLICT DO NOTHING",
-        "DELETE FROM mobula.bucket WHERE job = $1", "DELETE FROM mobula.failure WHERE job = $1",
+        delete_text, /* first: what is gone is counted from what was there */
+        "INSERT INTO mobula.job_gone_day SELECT job, day FROM mobula.job_day WHERE job = $1 ON CONFLICT DO "
+        "NOTHING",
         "DELETE FROM mobula.job_day WHERE job = $1",
         "INSERT INTO mobula.job_gone (job) VALUES ($1) ON CONFLICT DO NOTHING"};
     uint8_t key[sizeof MOB_GCS_KEY_FLUSH_GONE - 1 + sizeof *job];
@@ -222,6 +241,22 @@ static enum mob_status list_days(
     return status;
 }
 
+/* Batches that lie on other days as well note what they lose with this one. */
+static enum mob_status note_day(struct maintain *m, int32_t day)
+{
+    static const char sql[] =
+        "INSERT INTO mobula.deleted AS d SELECT shard, upto, $1::integer, sum(x.buckets), sum(x.specs), "
+        "sum(x.finals), sum(x.failed), sum(x.others), sum(x.failures) FROM ("
+        "SELECT shard, upto, 1 AS buckets, specs, finals, failed, others, 0 AS failures FROM mobula.bucket "
+        "WHERE day = $1 UNION ALL SELECT shard, upto, 0, 0, 0, 0, 0, 1 FROM mobula.failure WHERE day = $1) x "
+        "JOIN mobula.batch t USING (shard, upto) WHERE t.day_min < t.day_max GROUP BY shard, upto "
+        "ON CONFLICT (shard, upto, day) DO UPDATE SET buckets = d.buckets + excluded.buckets, "
+        "specs = d.specs + excluded.specs, finals = d.finals + excluded.finals, failed = d.failed + "
+        "excluded.failed, others = d.others + excluded.others, failures = d.failures + excluded.failures";
+    struct mob_database_param p;
+    return mob_database_query(m->db, sql, mob_param_i32(&p, day), 1, NULL);
+}
+
 static enum mob_status drop_day(struct maintain *m, int32_t day)
 {
     static const char *const parents[] = {"bucket", "stream_day", "failure"};
@@ -231,10 +266,22 @@ static enum mob_status drop_day(struct maintain *m, int32_t day)
         n += (size_t)snprintf(
             sql + n, sizeof sql - n, "DROP TABLE mobula.%s; ", mob_cold_table(table, parents[i], day));
     snprintf(sql + n, sizeof sql - n,
-        "DELETE FROM mobula.job_day WHERE day = %" PRId32 "; DELETE FROM mobula.hole WHERE day = %" PRId32,
-        day, day);
+        "DELETE FROM mobula.job_day WHERE day = %" PRId32 "; DELETE FROM mobula.job_gone_day WHERE day = "
+        "%" PRId32 "; DELETE FROM mobula.hole WHERE day = %" PRId32,
+        day, day, day);
     MOB_LOG_INFO("flush", "day_dropped", "day=%" PRId32, day);
     return mob_database_run(m->db, sql);
+}
+
+/* Deleted jobs of which nothing can be in any row any more. Not at once: a batch that is being written may
+ * still have some of theirs. */
+static enum mob_status forget_jobs(struct maintain *m)
+{
+    return mob_database_run(m->db,
+        "DELETE FROM mobula.job_gone g WHERE gone_at < now() - interval '1 day' "
+        "AND NOT EXISTS (SELECT FROM mobula.job_gone_day d WHERE d.job = g.job) "
+        "AND NOT EXISTS (SELECT FROM mobula.job_day d WHERE d.job = g.job) "
+        "AND NOT EXISTS (SELECT FROM mobula.job_copied c WHERE c.job = g.job)");
 }
 
 /* What other shards need of a day is not known to a flusher that knows of no others. */
@@ -264,8 +311,12 @@ static enum mob_status keep_and_drop(struct maintain *m, int32_t first_kept, int
     for (int i = 0; i < *count_out && status == MOB_OK; i++)
         status = kept_copy_day(m->db, days[i]);
     for (int i = 0; i < *count_out && status == MOB_OK; i++)
+        status = note_day(m, days[i]);
+    for (int i = 0; i < *count_out && status == MOB_OK; i++)
         status = drop_day(m, days[i]);
-    return status == MOB_OK ? kept_tidy(m->db) : status;
+    if (status == MOB_OK)
+        status = kept_tidy(m->db);
+    return status == MOB_OK ? forget_jobs(m) : status;
 }
 
 static enum mob_status drop_days(struct maintain *m, uint32_t *count_out)

@@ -86,6 +86,11 @@ void query_fail(struct query *q, enum mob_status status)
     query_answer_if_committed(q);
 }
 
+static bool says_of_itself(const struct mob_gcs_get *get)
+{
+    return get->table == MOB_GCS_HERE && (get->query == MOB_GCS_Q_STATS || get->query == MOB_GCS_Q_MARKS);
+}
+
 void query_go_on(struct query *q)
 {
     struct mob_shard *sh = q->shard;
@@ -94,7 +99,7 @@ void query_go_on(struct query *q)
         return;
     q->rows.seq = mob_chain_applied(sh->chain);
     /* What a member says of itself is said also when nothing gets committed. */
-    bool of_itself = q->get.query == MOB_GCS_Q_STATS && q->get.table == MOB_GCS_HERE;
+    bool of_itself = says_of_itself(&q->get);
     q->gate = of_itself ? 0 : q->rows.seq;
     query_pick(q);
     if (q->batch == NULL) {
@@ -172,7 +177,7 @@ void query_serve(struct conn *c, const struct mob_gcs_frame *frame)
         return;
     }
     bool tail = member_is_tail(sh), scan = get.query == MOB_GCS_Q_SCAN;
-    if ((scan || get.query == MOB_GCS_Q_STATS) && get.table == MOB_GCS_HERE) {
+    if ((scan && get.table == MOB_GCS_HERE) || says_of_itself(&get)) {
         begin(c, &get, NULL, 0, true);
         return;
     }

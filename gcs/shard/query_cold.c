@@ -65,6 +65,10 @@ void query_cold_serve(struct conn *c, const struct mob_gcs_frame *frame)
         sh->watermark_known = true;
         sh->watermark = head.watermark;
     }
+    if (frame->body_bytes == sizeof sh->database) {
+        sh->database_known = true;
+        memcpy(&sh->database, frame->body, sizeof sh->database);
+    }
     if (sh->cold_reader != c)
         MOB_LOG_INFO("gcs", "cold_reader", "flushed=%llu", (unsigned long long)sh->flushed.applied);
     sh->cold_reader = c;

@@ -357,7 +357,10 @@ static void pick_stats(struct query *q)
         .state_ms = (uint64_t)((mob_now() - sh->state_ns) / MOB_MS),
         .newest_block = mob_index_newest(sh->index),
         .watermark_known = sh->watermark_known,
-        .watermark = sh->watermark};
+        .watermark = sh->watermark,
+        .marks = mob_chain_marks(sh->chain, NULL),
+        .database_known = sh->database_known,
+        .database = sh->database};
     if (s.newest_block < s.flushed)
         s.newest_block = s.flushed;
     snprintf(s.state, sizeof s.state, "%s", mob_chain_state_name(mob_chain_state(sh->chain)));
@@ -365,6 +368,16 @@ static void pick_stats(struct query *q)
     q->rows.kind = MOB_GCS_ROWS_STATS;
     q->rows.count = 1;
     query_body_add(q, &s, sizeof s);
+}
+
+static void pick_marks(struct query *q)
+{
+    static struct mob_gcs_mark marks[MOB_GCS_MARKS_MAX]; /* too large for the stack; the loop's thread */
+    _Static_assert(MOB_CHAIN_MARKS_MAX <= MOB_GCS_MARKS_MAX, "they go into one answer");
+    size_t count = mob_chain_marks(q->shard->chain, marks);
+    q->rows.kind = MOB_GCS_ROWS_MARKS;
+    q->rows.count = (uint32_t)count;
+    query_body_add(q, marks, count * sizeof marks[0]);
 }
 
 void query_pick(struct query *q)
@@ -398,6 +411,9 @@ void query_pick(struct query *q)
         return;
     case MOB_GCS_Q_STATS:
         pick_stats(q);
+        return;
+    case MOB_GCS_Q_MARKS:
+        pick_marks(q);
         return;
     case MOB_GCS_QUERIES:
     default:

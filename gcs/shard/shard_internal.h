@@ -279,7 +279,9 @@ struct mob_shard {
     uint64_t next_cold_tag, cold_reads;
     bool
         watermark_known; /* told by who reads PostgreSQL, for who asks for figures; nothing follows from it */
+    bool database_known; /* the same */
     uint64_t watermark;
+    struct mob_gcs_database database;
     int64_t collect_until_ns, collect_late_ns, second_ns;
     uint64_t appends, append_bytes, puts, reads, memory_bytes;
     bool pressure, full, stopping;

@@ -77,6 +77,18 @@ static uint64_t get_commit_lag(const struct mob_gcs_stats *s)
 /* Unlike `flushed`, which is up to where blocks have left the members' memory for it. */
 FIGURE(watermark)
 #undef FIGURE
+#define FIGURE(name) \
+    static uint64_t get_##name(const struct mob_gcs_stats *s) \
+    { \
+        return s->database.name; \
+    }
+FIGURE(batches)
+FIGURE(tasks)
+FIGURE(failed)
+FIGURE(days)
+FIGURE(gaps)
+FIGURE(bytes)
+#undef FIGURE
 static uint64_t get_watermark_lag(const struct mob_gcs_stats *s)
 {
     return s->newest_block > s->watermark ? s->newest_block - s->watermark : 0;
@@ -122,13 +134,36 @@ static const struct figure figures[] = {
 static const struct figure of_flusher[] = {
     {"watermark_position", "gauge", "Up to here PostgreSQL has all blocks.", get_watermark},
     {"watermark_lag", "gauge", "How far the newest block is above the watermark.", get_watermark_lag}};
+/* The same, of what it has in PostgreSQL. */
+static const struct figure of_database[] = {
+    {"postgres_batches", "gauge", "Batches of blocks in PostgreSQL.", get_batches},
+    {"postgres_tasks", "gauge", "Tasks in those batches.", get_tasks},
+    {"postgres_failed_tasks", "gauge", "Ends that were no success in those batches.", get_failed},
+    {"postgres_days", "gauge", "Days with partitions in PostgreSQL, of all shards.", get_days},
+    {"postgres_gaps", "gauge", "Stretches of blocks that are nowhere.", get_gaps},
+    {"postgres_bytes", "gauge", "Size of the database, of all shards.", get_bytes}};
+
+typedef bool known_fn(const struct mob_gcs_stats *s);
+static bool always_known(const struct mob_gcs_stats *s)
+{
+    (void)s;
+    return true;
+}
+static bool watermark_known(const struct mob_gcs_stats *s)
+{
+    return s->watermark_known != 0;
+}
+static bool database_known(const struct mob_gcs_stats *s)
+{
+    return s->database_known != 0;
+}
 
 static void write_figure(
-    const struct gathering *g, const struct figure *figure, bool of_watermark, struct mob_text *t)
+    const struct gathering *g, const struct figure *figure, known_fn *known, struct mob_text *t)
 {
     mob_text_family(t, "mobula_gcs_", figure->name, figure->type, figure->help);
     for (uint32_t i = 0; i < g->count; i++)
-        if (g->of[i].up && (!of_watermark || g->of[i].stats.watermark_known))
+        if (g->of[i].up && known(&g->of[i].stats))
             mob_text_printf(t, "mobula_gcs_%s{shard=\"%u\"} %llu\n", figure->name, i,
                 (unsigned long long)figure->value(&g->of[i].stats));
 }
@@ -139,9 +174,11 @@ static void write_all(const struct gathering *g, struct mob_text *t)
     for (uint32_t i = 0; i < g->count; i++)
         mob_text_printf(t, "mobula_gcs_up{shard=\"%u\"} %d\n", i, g->of[i].up);
     for (size_t f = 0; f < sizeof figures / sizeof *figures; f++)
-        write_figure(g, &figures[f], false, t);
+        write_figure(g, &figures[f], always_known, t);
     for (size_t f = 0; f < sizeof of_flusher / sizeof *of_flusher; f++)
-        write_figure(g, &of_flusher[f], true, t);
+        write_figure(g, &of_flusher[f], watermark_known, t);
+    for (size_t f = 0; f < sizeof of_database / sizeof *of_database; f++)
+        write_figure(g, &of_database[f], database_known, t);
     engine_write_members(g->members, t);
     if (g->node)
         engine_write_node(g->node, t);

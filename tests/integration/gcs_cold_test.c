@@ -19,6 +19,7 @@
 #include "common/base/hash.h"
 #include "common/wire/bucket.h"
 #include "gcs/flush/cold.h"
+#include "gcs/flush/cold_inner.h"
 #include "gcs/flush/migrate.h"
 #include "gcs/flush/watermark.h"
 #include "gcs/flush/writer.h"
@@ -456,6 +457,35 @@ static void groups_come_back_whole(void **state)
     assert_int_equal(got_blocks, 0);
 }
 
+/* On more days than one statement names, and the later a block was committed, the less that says of its day.
+ */
+static void a_group_on_many_days_comes_back_whole(void **state)
+{
+    NEEDS_POSTGRES();
+    enum { DAYS = 150 };
+    for (uint32_t i = 0; i < DAYS; i++)
+        log_tasks((struct gcs_block_spec){.job = 1,
+            .stream = 1,
+            .tasks = 1,
+            .first_index = i,
+            .specs = true,
+            .finals = true,
+            .function = 1,
+            .wall_ns = (FIRST_DAY + i * 59 % DAYS) * DAY_NS});
+    flush_rest(20);
+    assert_int_equal(pg_box_number(f.db, "SELECT count(DISTINCT day) FROM mobula.stream_day"), DAYS);
+    struct mob_task_id id = {.stream = gcs_block_stream(1, 1), .index = 0};
+    read_all((struct mob_gcs_cold_get){.upto = f.batches[f.batch_count - 1],
+        .get = {.query = MOB_GCS_Q_GROUP, .stream = id.stream, .group = 0}});
+    for (uint32_t i = 0, batch = 0; i < got_count; i++) { /* batch after batch, whichever days they are on */
+        while (f.batches[batch] < got[i].seq)
+            batch++;
+        assert_true(batch == 0 || got[i].seq > f.batches[batch - 1]);
+    }
+    assert_in_range(got_pages, 2, DAYS);
+    compare(of_group, &id, false);
+}
+
 struct terms {
     const struct mob_job_id *job;
     const struct mob_function_id *function;
@@ -751,6 +781,34 @@ static void deleted_jobs_are_not_given(void **state)
     compare(any, NULL, false);
 }
 
+/* The list of them is as long as days are kept: it is read when it has changed, not each time that it is
+ * looked whether it has. */
+static void the_list_of_deleted_jobs_is_read_when_it_changed(void **state)
+{
+    NEEDS_POSTGRES();
+    log_pairs(3, 3, 2, 10, 0);
+    flush_rest(100);
+    read_all(scan_of(false));
+    uint32_t all = got_count;
+    struct mob_job_id gone = gcs_block_job(3);
+    struct mob_database_param p;
+    mob_param_bytes(&p, &gone, sizeof gone);
+    assert_int_equal(
+        mob_database_run(f.db, "ALTER TABLE mobula.job_gone DISABLE TRIGGER job_gone_inserted"), MOB_OK);
+    assert_int_equal(
+        mob_database_query(f.db, "INSERT INTO mobula.job_gone (job) VALUES ($1)", &p, 1, NULL), MOB_OK);
+    f.cold->gone_ns = 1; /* it is time to look */
+    read_all(scan_of(false));
+    assert_int_equal(got_count, all);
+    assert_int_not_equal(f.cold->gone_ns, 1);
+    assert_int_equal(
+        mob_database_run(f.db, "ALTER TABLE mobula.job_gone ENABLE TRIGGER job_gone_inserted"), MOB_OK);
+    assert_int_equal(mob_database_run(f.db, "INSERT INTO mobula.job_gone (job) VALUES ('\\x09')"), MOB_OK);
+    f.cold->gone_ns = 1;
+    read_all(scan_of(false));
+    assert_int_equal(got_count, 0);
+}
+
 /* ---- in commit order ---- */
 
 static uint32_t got_holes; /* pages that say that something is gone */
@@ -955,6 +1013,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(positions_inside_of_batches_are_exact, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_slow_postgres_ends_no_scan, set_up, tear_down),
         cmocka_unit_test_setup_teardown(groups_come_back_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_group_on_many_days_comes_back_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(scans_by_job_function_and_time_miss_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(failures_have_an_index_of_their_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(failures_of_one_moment_come_once_each, set_up, tear_down),
@@ -963,6 +1022,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_killed_postgres_has_a_batch_or_not, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_damaged_block_is_named_and_the_others_are_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deleted_jobs_are_not_given, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_list_of_deleted_jobs_is_read_when_it_changed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(history_is_the_log_as_it_was_committed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(history_says_which_of_it_is_gone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(history_of_a_batch_that_lost_a_day_has_the_rest, set_up, tear_down),

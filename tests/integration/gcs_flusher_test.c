@@ -766,6 +766,17 @@ static uint32_t holes_of(uint8_t job, uint32_t *blocks_out)
     return holes;
 }
 
+/* Batches some of whose days are there, of which something is neither there nor noted as gone. */
+#define NOT_ACCOUNTED \
+    "SELECT count(*) FROM mobula.batch t, LATERAL (SELECT count(*) AS buckets, coalesce(sum(specs), 0) AS " \
+    "s, " \
+    "coalesce(sum(finals), 0) AS n, coalesce(sum(others), 0) AS o FROM mobula.bucket WHERE shard = t.shard " \
+    "AND upto = t.upto AND day < 2000000) b, LATERAL (SELECT coalesce(sum(buckets), 0) AS buckets, " \
+    "coalesce(sum(specs), 0) AS s, coalesce(sum(finals), 0) AS n, coalesce(sum(others), 0) AS o FROM " \
+    "mobula.deleted WHERE shard = t.shard AND upto = t.upto) d WHERE (b.buckets > 0 OR t.day_min < " \
+    "t.day_max) AND (t.buckets, t.specs, t.finals, t.others) <> (b.buckets + d.buckets, b.s + d.s, b.n + " \
+    "d.n, b.o + d.o)"
+
 /* Jobs 1 and 2 have rows of their own, 3 and 4 share theirs; 1 and 3 are deleted. */
 static void deleted_jobs_leave_no_rows(void **state)
 {
@@ -785,6 +796,9 @@ static void deleted_jobs_leave_no_rows(void **state)
     delete_job(3);
     wait_number("SELECT count(*) FROM mobula.job_gone", 2);
     wait_number("SELECT count(*) FROM mobula.job_day", 2);
+    assert_int_equal(pg_box_number(f.db, NOT_ACCOUNTED), 0);
+    /* a few may have shared rows in another batch */
+    assert_in_range(pg_box_number(f.db, "SELECT sum(specs)::bigint FROM mobula.deleted"), 15 * 50, 30 * 50);
     uint64_t specs[2] = {0};
     for (int64_t until = mob_now() + 3 * MOB_SEC; mob_now() < until; poll(NULL, 0, 50))
         step(); /* readers look at the list of deleted jobs every two seconds */
@@ -805,6 +819,47 @@ static void deleted_jobs_leave_no_rows(void **state)
         assert_int_equal(holes_of(job, &blocks) > 0, gone);
         assert_int_equal(blocks, gone ? 0 : job == 2 ? 30 : 3);
     }
+}
+
+/* Job 5 is deleted: known as such for as long as one of its days is there, which job 6 needs. The batch lies
+ * on other days, too, and notes what it loses. */
+static void deleted_jobs_are_forgotten_with_their_days(void **state)
+{
+    NEEDS_POSTGRES();
+    int64_t long_ago = mob_wall_now() / 1000 - 20 * 86400 * 1000000ll;
+    start(NULL);
+    wait_number("SELECT count(*) FROM pg_tables WHERE tablename = 'job_gone'", 1);
+    put_job(1, "ended", long_ago);
+    put_job(5, "ended", long_ago);
+    put_job(6, "running", 0);
+    append_old(5, 1, 20, true);
+    append_old(6, 1, 20, true);
+    append_old(1, 1, 18, true); /* goes */
+    append_old(1, 2, 0, true);
+    wait_acked();
+    wait_flushed();
+    wait_number(DAYS_THERE, 2);
+    assert_int_equal(pg_box_number(f.db, NOT_ACCOUNTED), 0);
+    delete_job(5);
+    wait_number("SELECT count(*) FROM mobula.job_gone_day", 1);
+    assert_int_equal(pg_box_number(f.db, NOT_ACCOUNTED), 0);
+    assert_int_equal(
+        mob_database_run(f.db, "UPDATE mobula.job_gone SET gone_at = now() - interval '2 days'"), MOB_OK);
+    int64_t version = pg_box_number(f.db, "SELECT version FROM mobula.job_gone_version");
+    append_old(1, 3, 16, true); /* goes: the days were looked at */
+    wait_acked();
+    wait_flushed();
+    wait_number("SELECT count(*) FROM mobula.batch WHERE upto = (SELECT upto FROM mobula.watermark)", 1);
+    wait_number(DAYS_THERE, 2);
+    assert_int_equal(pg_box_number(f.db, "SELECT count(*) FROM mobula.job_gone"), 1);
+    assert_int_equal(pg_box_number(f.db, "SELECT version FROM mobula.job_gone_version"), version);
+    put_job(6, "ended", long_ago);
+    wait_number(DAYS_THERE, 1);
+    wait_number("SELECT count(*) FROM mobula.job_gone", 0);
+    assert_true(pg_box_number(f.db, "SELECT version FROM mobula.job_gone_version") > version);
+    assert_int_equal(pg_box_number(f.db, "SELECT count(*) FROM mobula.job_gone_day"), 0);
+    assert_int_equal(pg_box_number(f.db, "SELECT count(*) FROM mobula.hole"), 0);
+    assert_int_equal(pg_box_number(f.db, NOT_ACCOUNTED), 0);
 }
 
 /* ---- the same by a seed: ./dev test --long ---- */
@@ -888,6 +943,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_foreign_database_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(days_go_when_nobody_needs_them, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deleted_jobs_leave_no_rows, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(deleted_jobs_are_forgotten_with_their_days, set_up, tear_down),
     };
     if (getenv("MOBULA_TEST_ONLY") != NULL)
         cmocka_set_test_filter(getenv("MOBULA_TEST_ONLY"));

@@ -276,6 +276,40 @@ static void a_database_of_version_1_is_read_as_one_of_today(void **state)
     }
 }
 
+/* 0007: batches of a database in which jobs were deleted note what they lack by now, and only those: where
+ * nothing was deleted, what is missing stays missed. */
+static void batches_learn_what_they_have_lost(void **state)
+{
+    NEEDS_POSTGRES();
+    struct mob_migration before[64] = {{0}};
+    int from, to;
+    assert_true(known() >= 7);
+    memcpy(before, mob_migrations, 6 * sizeof before[0]);
+    for (int deleted = 0; deleted < 2; deleted++) {
+        assert_int_equal(mob_migrate(db, before, &from, &to), MOB_OK);
+        write_blocks(OLD_SHARD);
+        assert_int_equal(pg_box_number(db, "SELECT count(*) FROM mobula.batch"), 2);
+        assert_int_equal(
+            mob_database_run(db,
+                "DELETE FROM mobula.bucket WHERE day = 20400; DELETE FROM mobula.failure WHERE day = 20400"),
+            MOB_OK);
+        if (deleted)
+            assert_int_equal(
+                mob_database_run(db, "INSERT INTO mobula.job_gone (job) VALUES ('\\x09')"), MOB_OK);
+        assert_int_equal(mob_migrate(db, mob_migrations, &from, &to), MOB_OK);
+        assert_int_equal(pg_box_number(db, "SELECT count(*) FROM mobula.deleted"), deleted);
+        assert_int_equal(
+            pg_box_number(db,
+                "SELECT count(*) FROM mobula.deleted d JOIN mobula.batch t USING (shard, upto) WHERE "
+                "(t.buckets, t.specs, t.finals, t.failed, t.others, t.failed) = (d.buckets, d.specs, "
+                "d.finals, d.failed, d.others, d.failures) AND d.specs = 100 AND d.failed = 6"),
+            deleted);
+        /* its days are not known any more: all that there are */
+        assert_int_equal(pg_box_number(db, "SELECT count(*) FROM mobula.job_gone_day"), 2 * deleted);
+        assert_int_equal(mob_database_run(db, "DROP SCHEMA mobula CASCADE"), MOB_OK);
+    }
+}
+
 static void other_contents_of_a_number_are_refused(void **state)
 {
     NEEDS_POSTGRES();
@@ -366,6 +400,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_old_database_is_brought_up_with_what_is_in_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_database_of_version_1_is_read_as_one_of_today, set_up, tear_down),
         cmocka_unit_test_setup_teardown(configurations_learn_when_their_chain_was_started, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(batches_learn_what_they_have_lost, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_contents_of_a_number_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_fails_half_way_leaves_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(two_at_once_take_turns, set_up, tear_down),

@@ -426,6 +426,29 @@ def test_metrics_say_what_status_says(c):
     c.until("up again", lambda: metrics(c).get('mobula_gcs_up{shard="0"}') == "1", 30)
 
 
+def figures_of_postgres(c):
+    """As /metrics has them and as the tool has them, which asks PostgreSQL itself."""
+    told, asked = metrics(c), status(c)["postgres"]
+    names = (("batches", "batches"), ("tasks", "tasks"), ("failed_tasks", "failed"), ("days", "days"), ("gaps", "gaps"), ("bytes", "bytes"))
+    return {figure: (int(told.get(f'mobula_gcs_postgres_{name}{{shard="0"}}', -1)), asked[figure]) for name, figure in names}
+
+
+def postgres_is_told(c):
+    return all(told == asked for figure, (told, asked) in figures_of_postgres(c).items() if figure != "bytes")
+
+
+def test_what_postgres_has_is_told(c):
+    before = figures_of_postgres(c)["tasks"][1]
+    submit(c, "told", [[i, i % 2] for i in range(40)])
+    c.until("it is there", lambda: figures_of_postgres(c)["tasks"][1] >= before + 40 and postgres_is_told(c), 60)
+    figures = figures_of_postgres(c)
+    check(all(figures[name][0] > 0 for name in ("batches", "tasks", "failed", "days")), "and something", figures)
+    size, asked = figures["bytes"]
+    check(0 < size <= asked <= 2 * size, "its size, as of some seconds ago", figures)
+    c.kill("mobula-gcs")
+    c.until("the next member is told as well", lambda: postgres_is_told(c), 60)
+
+
 def test_a_flusher_that_stands_still_is_seen_by_its_lag(c):
     lag = lambda: int(metrics(c)['mobula_gcs_watermark_lag{shard="0"}'])
     submit(c, "counted", [[i, 2] for i in range(50)])

@@ -209,8 +209,8 @@ static void frames_equal(const uint8_t *a, size_t a_bytes, const uint8_t *b, siz
     }
 }
 
-/* The newest version's file is what is made now, and version 1's reads as the same. Returns how much. */
-static size_t compare(const char *name, const uint8_t *made, size_t n, uint8_t there[GOLDEN_MAX])
+/* A file that is missing is written when that is asked for. */
+static void store_new(const char *name, const uint8_t *made, size_t n)
 {
     FILE *file = golden("v2", name, "rb");
     if (file == NULL && getenv("MOBULA_GOLDEN_WRITE") != NULL) {
@@ -220,6 +220,12 @@ static size_t compare(const char *name, const uint8_t *made, size_t n, uint8_t t
     }
     assert_non_null(file);
     fclose(file);
+}
+
+/* The newest version's file is what is made now, and version 1's reads as the same. Returns how much. */
+static size_t compare(const char *name, const uint8_t *made, size_t n, uint8_t there[GOLDEN_MAX])
+{
+    store_new(name, made, n);
     size_t m = stored("v1", name, there);
     assert_int_equal(there[4], 1);
     frames_equal(there, m, made, n);
@@ -293,12 +299,38 @@ static void the_bytes_of_a_watermark_stay(void **state)
     assert_int_equal(heard.watermark, said.watermark);
 }
 
+/* With the figures of the database behind it, which an earlier version's member passes over: the frame of the
+ * newest version only, as that is the first that says them. */
+static void the_bytes_of_a_databases_figures_stay(void **state)
+{
+    (void)state;
+    uint8_t made[256], there[GOLDEN_MAX];
+    struct mob_gcs_cold said = {.watermark = 0x0102030405060708};
+    const struct mob_gcs_database figures = {1, 2, 3, 4, 5, 0x60708090a0b0c0d0};
+    size_t used, n = whole_frame(made, MOB_GCS_COLD, &said, sizeof said, &figures, sizeof figures);
+    store_new("_figures", made, n);
+    size_t m = stored("v2", "_figures", there);
+    assert_int_equal(m, n);
+    assert_memory_equal(there, made, n);
+    struct mob_gcs_frame f;
+    assert_int_equal(mob_gcs_frame_decode(there, m, MOB_GCS_FRAME_CLIENT_MAX, &f, &used), MOB_OK);
+    assert_int_equal(f.head_bytes, sizeof said);
+    assert_int_equal(f.body_bytes, sizeof figures);
+    assert_memory_equal(f.body, &figures, sizeof figures);
+}
+
 /* A member of an earlier version says less of itself, one of a later version more. */
 static void figures_of_other_versions_are_understood(void **state)
 {
     (void)state;
     uint8_t bytes[sizeof(struct mob_gcs_stats) + 8];
-    struct mob_gcs_stats said = {.applied = 7, .state_digest = 9, .self = 5, .state_ms = 11, .watermark = 13},
+    struct mob_gcs_stats said = {.applied = 7,
+                             .state_digest = 9,
+                             .self = 5,
+                             .state_ms = 11,
+                             .watermark = 13,
+                             .marks = 17,
+                             .database = {.bytes = 19}},
                          heard;
     size_t first = offsetof(struct mob_gcs_stats, self);
     memset(said.state, 'x', sizeof said.state);
@@ -319,7 +351,10 @@ static void figures_of_other_versions_are_understood(void **state)
         assert_int_equal(strlen(heard.state), names_itself ? sizeof heard.state - 1 : 0);
         assert_int_equal(heard.state_ms, length >= offsetof(struct mob_gcs_stats, newest_block) ? 11 : 0);
         assert_int_equal(heard.watermark, length >= offsetof(struct mob_gcs_stats, store) ? 13 : 0);
-        assert_int_equal(strlen(heard.store), length >= sizeof said ? sizeof heard.store - 1 : 0);
+        assert_int_equal(strlen(heard.store),
+            length >= offsetof(struct mob_gcs_stats, marks) ? sizeof heard.store - 1 : 0);
+        assert_int_equal(heard.marks, length >= sizeof said ? 17 : 0);
+        assert_int_equal(heard.database.bytes, length >= sizeof said ? 19 : 0);
     }
 }
 
@@ -346,6 +381,7 @@ int main(void)
         cmocka_unit_test(the_bytes_of_each_type_stay),
         cmocka_unit_test(the_bytes_of_a_configuration_stay),
         cmocka_unit_test(the_bytes_of_a_watermark_stay),
+        cmocka_unit_test(the_bytes_of_a_databases_figures_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
