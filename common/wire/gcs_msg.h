@@ -91,6 +91,10 @@ struct mob_gcs_stats {
      * NUL, always one; "" of an earlier version. "ok"; "away": not connected; "refuses": its last write
      * (memory, or the disk is full); "cannot-write": it answers, and its file lacks what it answered. */
     char store[16];
+    /* And of a later one, in a chain with masters: the times that it was started with, which are its masters'
+     * too, and whether its heartbeats have the real-time priority that short ones need. All 0: of an earlier
+     * version, or the only member, which sends none. */
+    uint64_t lease_ms, suspicion_ms, realtime;
 };
 
 /* ---- message heads. encode writes into `out` (MOB_GCS_HEAD_MAX bytes) and returns the length; decode gives

@@ -298,7 +298,13 @@ static void figures_of_other_versions_are_understood(void **state)
 {
     (void)state;
     uint8_t bytes[sizeof(struct mob_gcs_stats) + 8];
-    struct mob_gcs_stats said = {.applied = 7, .state_digest = 9, .self = 5, .state_ms = 11, .watermark = 13},
+    struct mob_gcs_stats said = {.applied = 7,
+                             .state_digest = 9,
+                             .self = 5,
+                             .state_ms = 11,
+                             .watermark = 13,
+                             .lease_ms = 90,
+                             .realtime = 1},
                          heard;
     size_t first = offsetof(struct mob_gcs_stats, self);
     memset(said.state, 'x', sizeof said.state);
@@ -319,7 +325,10 @@ static void figures_of_other_versions_are_understood(void **state)
         assert_int_equal(strlen(heard.state), names_itself ? sizeof heard.state - 1 : 0);
         assert_int_equal(heard.state_ms, length >= offsetof(struct mob_gcs_stats, newest_block) ? 11 : 0);
         assert_int_equal(heard.watermark, length >= offsetof(struct mob_gcs_stats, store) ? 13 : 0);
-        assert_int_equal(strlen(heard.store), length >= sizeof said ? sizeof heard.store - 1 : 0);
+        bool says_store = length >= offsetof(struct mob_gcs_stats, lease_ms);
+        assert_int_equal(strlen(heard.store), says_store ? sizeof heard.store - 1 : 0);
+        assert_int_equal(heard.lease_ms, length >= sizeof said ? 90 : 0);
+        assert_int_equal(heard.realtime, length >= sizeof said);
     }
 }
 
