@@ -10,6 +10,7 @@
 #include "cli/cluster_state.h"
 #include "cli/http_client.h"
 #include "cli/places.h"
+#include "cli/realtime.h"
 #include "cli/replicas.h"
 #include "cli/running_settings.h"
 #include "cli/supervisor.h"
@@ -227,6 +228,16 @@ static void say_what_is_lost(const struct cli_call *call)
             path);
 }
 
+/* Heartbeats of a chain without it are slower, so that a busy machine is not taken for a dead member. */
+static void say_what_realtime_is(const struct cli_call *call)
+{
+    struct realtime_times slow = realtime_times(false), fast = realtime_times(true);
+    if (mob_setting_number(&call->settings, MOB_SETTING_GCS_REPLICAS) > 1 && !realtime_is_allowed())
+        cli_say("real-time priority is not allowed here, so the control store's lease is %u ms instead of %u "
+                "and a dead member is suspected after %u ms instead of %u; mobula doctor says what to do",
+            slow.lease_ms, fast.lease_ms, slow.suspicion_ms, fast.suspicion_ms);
+}
+
 enum cli_exit cmd_up(struct cli_call *call)
 {
     char error[STATE_ERROR_MAX];
@@ -248,6 +259,8 @@ enum cli_exit cmd_up(struct cli_call *call)
             return CLI_USAGE;
         }
         say_what_is_lost(call);
+        if (attempt == 0)
+            say_what_realtime_is(call);
         exit_code = cli_option(call, "detach") ? detach(call) : stay(call);
         if (exit_code != UP_LOST_RACE)
             return exit_code;

@@ -20,11 +20,17 @@ static json_t *member_row(
     snprintf(id, sizeof id, "%" PRIx64, s->self);
     const char *role = places == 1 ? "sole" : mob_member_role(chain, s->self);
     const char *store = s->store[0] != 0 ? s->store : NULL; /* an earlier version does not say it */
-    return json_pack("{s:s? s:s s:I s:s? s:s s:I s:I s:I s:I s:I s:I s:I}", "role", role, "state", s->state,
-        "for_ms", (json_int_t)s->state_ms, "store", store, "id", id, "epoch", (json_int_t)s->epoch, "applied",
-        (json_int_t)s->applied, "lag", (json_int_t)(newest - s->applied), "committed",
+    json_t *row = json_pack("{s:s? s:s s:I s:s? s:s s:I s:I s:I s:I s:I s:I s:I}", "role", role, "state",
+        s->state, "for_ms", (json_int_t)s->state_ms, "store", store, "id", id, "epoch", (json_int_t)s->epoch,
+        "applied", (json_int_t)s->applied, "lag", (json_int_t)(newest - s->applied), "committed",
         (json_int_t)s->committed, "durable", (json_int_t)s->durable, "redis_bytes",
         (json_int_t)s->redis_bytes, "member_bytes", (json_int_t)s->member_bytes);
+    if (s->lease_ms == 0) /* it sends no heartbeats, or is of an earlier version */
+        return row;
+    json_object_set_new(row, "realtime", json_string(s->realtime != 0 ? "yes" : "no"));
+    json_object_set_new(row, "lease_ms", json_integer((json_int_t)s->lease_ms));
+    json_object_set_new(row, "suspicion_ms", json_integer((json_int_t)s->suspicion_ms));
+    return row;
 }
 
 /* Each member by itself, in the order of their places: the others are known to the one that answers by their
@@ -60,7 +66,8 @@ static json_t *chain_members(struct gcs_call *g, const struct mob_gcs_config *ch
 static void print_chain(struct gcs_call *g, bool json)
 {
     static const char *const shown[] = {"member", "role", "state", "for_ms", "store", "id", "epoch",
-        "applied", "lag", "committed", "durable", "redis_bytes", "member_bytes", NULL};
+        "applied", "lag", "committed", "durable", "redis_bytes", "member_bytes", "realtime", "lease_ms",
+        "suspicion_ms", NULL};
     struct mob_gcs_config chain;
     mob_gcs_chain(g->gcs, &chain);
     json_t *members = chain_members(g, &chain);

@@ -9,6 +9,7 @@
  *   DIR/supervisor.json                  what it supervises, replaced at each change
  *   DIR/settings.json                    what it was started with (running_settings.h)
  *   DIR/gateway.addr, node.sock, gcs.sock   made by each daemon when it is ready
+ *   DIR/gcs.sock.callers                 of a lone member: which processes may have what its disk lacks
  *   DIR/gcs/                             Redis: configuration, socket, append-only file
  *   DIR/gcs-1.sock, gcs-1/ and so on     the same of the other members of a chain (--gcs-replicas)
  *   DIR/gcs-replicas                     how many members each chain has had (replicas.h)

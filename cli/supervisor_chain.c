@@ -2,7 +2,6 @@
  * and, of several members, one mobula-master a chain, which says what hangs and is to be ended. What ends is
  * started again, and is then another, empty member. */
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/realtime.h"
 #include "cli/supervisor.h"
 #include "common/base/clock.h"
 #include "common/base/unix_socket.h"
@@ -54,13 +54,6 @@ static uint32_t process_replica(enum supervised which)
 char *process_file(enum supervised which, const char *kind, const char *suffix, char out[STATE_NAME_MAX])
 {
     return state_member_name(kind, process_shard(which), process_replica(which), suffix, out);
-}
-
-/* Tried, since a container may forbid it to root, too. */
-static bool realtime_is_allowed(void)
-{
-    struct sched_param high = {.sched_priority = 1}, normal = {.sched_priority = 0};
-    return sched_setscheduler(0, SCHED_FIFO, &high) == 0 && sched_setscheduler(0, SCHED_OTHER, &normal) == 0;
 }
 
 static void write_addresses(struct supervisor *supervisor)

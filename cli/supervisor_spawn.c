@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/realtime.h"
 #include "cli/supervisor.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -122,10 +123,11 @@ static void postgres_arguments(const struct process *process, struct arguments *
 /* Members and master agree on these; short ones need real-time priority for the heartbeats. */
 static void add_times(const struct supervisor *supervisor, struct arguments *arguments)
 {
+    struct realtime_times times = realtime_times(supervisor->realtime);
     add(arguments, "--lease-ms");
-    add(arguments, "%u", supervisor->realtime ? 10u : 90u);
+    add(arguments, "%u", times.lease_ms);
     add(arguments, "--suspicion-ms");
-    add(arguments, "%u", supervisor->realtime ? 12u : 100u);
+    add(arguments, "%u", times.suspicion_ms);
 }
 
 /* A store of one shard is started as one that knows of no others. */

@@ -1,7 +1,9 @@
 #include "common/base/process.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -37,9 +39,9 @@ bool mob_process_look(pid_t pid, struct mob_process *out)
         return false;
     struct mob_process p = {0};
     int read = sscanf(fields,
-        " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %" SCNu64 " %" SCNu64 " %*d %*d %*d %*d %*d %*d %" SCNu64,
-        &p.state, &p.parent, &flags, &user, &system, &p.started);
-    if (read != 6)
+        " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %" SCNu64 " %" SCNu64 " %*d %*d %*d %*d %d %*d %" SCNu64,
+        &p.state, &p.parent, &flags, &user, &system, &p.threads, &p.started);
+    if (read != 7)
         return false;
     p.exits = p.state == 'Z' || p.state == 'X' || (flags & EXITS_FLAG) != 0;
     p.cpu_ns = (int64_t)(user + system) * (MOB_SEC / sysconf(_SC_CLK_TCK));
@@ -52,6 +54,18 @@ uint64_t mob_process_started(pid_t pid)
     struct mob_process p;
     (void)mob_process_look(pid, &p);
     return p.state == 'Z' || p.state == 'X' ? 0 : p.started;
+}
+
+bool mob_process_is_over(pid_t pid, uint64_t started)
+{
+    struct mob_process p;
+    if (pid <= 0 || started == 0)
+        return false;
+    if (kill(pid, 0) != 0 && errno == ESRCH)
+        return true;
+    if (!mob_process_look(pid, &p))
+        return false;
+    return p.started != started || ((p.state == 'Z' || p.state == 'X') && p.threads <= 1);
 }
 
 bool mob_process_is_stopped(pid_t pid)

@@ -106,6 +106,10 @@ struct mob_gcs_stats {
     uint64_t marks; /* it answers MOB_GCS_Q_MARKS, with so many now */
     uint64_t database_known; /* 1: the flusher has told this member the following */
     struct mob_gcs_database database;
+    /* And of a later one, in a chain with masters: the times that it was started with, which are its masters'
+     * too, and whether its heartbeats have the real-time priority that short ones need. All 0: of an earlier
+     * version, or the only member, which sends none. */
+    uint64_t lease_ms, suspicion_ms, realtime;
 };
 
 /* ---- message heads. encode writes into `out` (MOB_GCS_HEAD_MAX bytes) and returns the length; decode gives

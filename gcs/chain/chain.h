@@ -165,10 +165,15 @@ void mob_chain_load_reply(struct mob_chain *c, uint64_t client, const struct mob
 /* A client that has an id introduces itself to the head. Requests that it had answered as committed and no
  * longer keeps, and that are not in the tables, are named by a LOSS entry; a log with such a hole is sealed
  * at its last block. */
+struct mob_chain_stream_base;
 struct mob_chain_attach {
     uint64_t client;
     uint64_t answered, kept; /* as in struct mob_gcs_attach */
     int64_t wall_ns; /* now, for the LOSS record */
+    /* Where histories ended (chain_stream.h): who was opened in what was lost with one, and comes when
+     * collecting is over, is named with all that it was answered. Borrows. */
+    const struct mob_chain_stream_base *bases;
+    uint32_t base_count;
 };
 /* MOB_WRONG_EPOCH: not the head. MOB_FINISHED: it is expired or sealed; the action EXPIRED says so when that
  * is certain. */

@@ -29,6 +29,7 @@
  * base that grows with the epoch. */
 #define MOB_CHAIN_CLIENT_SEQ_BITS 40u
 #define MOB_CHAIN_INCARNATION_SHIFT 8u
+#define MOB_CHAIN_LATE_MAX 64u
 
 /* Single answers and messages of one event; drained before the next. */
 #define MOB_CHAIN_POINTS_MAX 16u
@@ -152,6 +153,8 @@ struct mob_chain {
     uint8_t *rows; /* of a SNAPSHOT under way, MOB_CHAIN_SNAPSHOT_MAX + a cursor */
 
     bool collecting;
+    uint64_t late[MOB_CHAIN_LATE_MAX]; /* named as lost when they came; a ring, so that it is said once */
+    uint32_t late_count;
     uint64_t history;
     struct mob_chain_collected *collected;
     size_t collected_count, collected_capacity;

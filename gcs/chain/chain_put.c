@@ -1,5 +1,6 @@
 /* Clients' requests at the head, and reads that go through the chain. */
 #include "gcs/chain/chain_internal.h"
+#include "gcs/chain/chain_stream.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +45,43 @@ static enum mob_status attach_hole(
     return mob_chain_name_loss(c, text, is_log ? id : 0, is_log || c->collecting ? NULL : &skip);
 }
 
+/* Neither its opening nor its registration is in the history, though it was in one that ended: so nothing
+ * that it was answered is here either. An id says in which epoch and at which seq its client was opened; of a
+ * log each registration leaves a row. */
+static bool was_lost(const struct mob_chain *c, const struct mob_chain_attach *attach)
+{
+    if ((attach->client & MOB_GCS_CLIENT_BIT) == 0)
+        return attach->base_count > 0 && mob_state_incarnation(c->options.state, attach->client) == NULL;
+    uint64_t low = (1ull << MOB_CHAIN_CLIENT_SEQ_BITS) - 1;
+    uint64_t epoch = (attach->client & ~MOB_GCS_CLIENT_BIT) >> MOB_CHAIN_CLIENT_SEQ_BITS;
+    uint64_t end = mob_chain_stream_end(attach->bases, attach->base_count, epoch, UINT64_MAX);
+    return end != UINT64_MAX && (attach->client & low) > (end & low);
+}
+
+/* It comes when collecting is over. What it kept cannot be put back any more, and is named, once. */
+static enum mob_status name_late(struct mob_chain *c, const struct mob_chain_attach *attach)
+{
+    if (c->collecting || attach->answered == 0 || !was_lost(c, attach))
+        return MOB_OK;
+    for (uint32_t i = 0; i < MOB_CHAIN_LATE_MAX; i++)
+        if (c->late[i] == attach->client)
+            return MOB_OK;
+    if (mob_chain_room(c) == 0)
+        return MOB_QUEUE_FULL;
+    bool is_log = (attach->client & MOB_GCS_CLIENT_BIT) == 0;
+    char text[256];
+    snprintf(text, sizeof text,
+        "{\"kind\":\"%s\",\"%s\":%llu,\"first_missing\":%u,\"missing\":%llu,\"wall_ns\":%lld}",
+        is_log ? "log" : "client", is_log ? "incarnation" : "client", (unsigned long long)attach->client,
+        is_log ? 0u : 1u, (unsigned long long)attach->answered, (long long)attach->wall_ns);
+    MOB_LOG_ERROR("gcs", "came_after_collecting", "what=%s", text);
+    enum mob_status status = mob_chain_append_loss(c, c->applied + 1, text, NULL);
+    if (status == MOB_OK)
+        c->late[c->late_count++ % MOB_CHAIN_LATE_MAX] = attach->client;
+    mob_chain_settle(c);
+    return status;
+}
+
 enum mob_status mob_chain_on_attach(
     struct mob_chain *c, const struct mob_chain_attach *attach, struct mob_gcs_attached *attached_out)
 {
@@ -60,8 +98,10 @@ enum mob_status mob_chain_on_attach(
             client = NULL; /* sealed, now or at the end of collecting */
     }
     if (client == NULL) {
-        notify_expired(c, attach->client);
-        return MOB_FINISHED;
+        enum mob_status status = name_late(c, attach);
+        if (status == MOB_OK)
+            notify_expired(c, attach->client);
+        return status == MOB_OK ? MOB_FINISHED : status;
     }
     if (!c->collecting || client->collected < client->last) /* it may attach again in the middle of it */
         client->collected = client->last;

@@ -1,34 +1,28 @@
 /* Who the clients are: links, logs, the processes behind them; collecting after a restart; expiry. */
 #include "gcs/shard/shard_internal.h"
 
-#include <fcntl.h>
-#include <unistd.h>
+#include <stdlib.h>
 
-#include "common/base/hash.h"
 #include "common/base/process.h"
 
 #define COLLECT_LONGEST_NS (10 * MOB_SEC)
-#define NOBODY_NS (100 * MOB_MS)
 
-static void boot_of_machine(uint8_t out[16])
-{
-    char text[64] = "";
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text);
-    if (fd >= 0)
-        close(fd);
-    struct mob_hash128 hash = mob_hash128(text, n > 0 ? (size_t)n : 0);
-    memcpy(out, &hash, 16);
-}
-
-/* Is that process still there? Unknown ones are taken to be. */
-static bool attach_process_lives(const struct mob_redis_identity *identity)
+/* Is it a process of this boot of this machine? Then the two below say what is so; of others they say no. */
+static bool is_of_here(const struct mob_redis_identity *identity)
 {
     uint8_t boot[16];
-    boot_of_machine(boot);
-    if (memcmp(boot, identity->boot, sizeof boot) != 0)
-        return false;
-    return identity->pid == 0 || mob_process_started(identity->pid) == identity->pid_start;
+    mob_callers_boot(boot);
+    return identity->pid != 0 && memcmp(boot, identity->boot, sizeof boot) == 0;
+}
+
+static bool is_over(const struct mob_redis_identity *identity)
+{
+    return is_of_here(identity) && mob_process_is_over(identity->pid, identity->pid_start);
+}
+
+static bool runs(const struct mob_redis_identity *identity)
+{
+    return is_of_here(identity) && !mob_process_is_over(identity->pid, identity->pid_start);
 }
 
 static struct attached *find(struct mob_shard *sh, uint64_t client)
@@ -136,8 +130,9 @@ void attach_welcome(struct conn *c)
 
 static struct mob_redis_identity identity_of(const struct conn *c)
 {
-    struct mob_redis_identity identity = {.pid = c->pid_start == 0 ? 0 : c->pid, .pid_start = c->pid_start};
-    boot_of_machine(identity.boot);
+    bool known = c->pid_start != 0 && !c->shard->options.forwarded;
+    struct mob_redis_identity identity = {.pid = known ? c->pid : 0, .pid_start = known ? c->pid_start : 0};
+    mob_callers_boot(identity.boot);
     return identity;
 }
 
@@ -185,8 +180,13 @@ void attach_client(struct conn *c, const struct mob_gcs_frame *frame)
         conn_close(c, MOB_BAD_REQUEST);
         return;
     }
-    struct mob_chain_attach event = {
-        .client = frame->from, .answered = head.answered, .kept = head.kept, .wall_ns = mob_wall_now()};
+    struct mob_chain_stream_base bases[MOB_REDIS_BASES_MAX];
+    struct mob_chain_attach event = {.client = frame->from,
+        .answered = head.answered,
+        .kept = head.kept,
+        .wall_ns = mob_wall_now(),
+        .bases = bases,
+        .base_count = shard_bases(sh, bases)};
     bool late = shard_has_masters(sh) && frame->epoch != mob_chain_epoch(sh->chain);
     enum mob_status status = late ? MOB_WRONG_EPOCH : mob_chain_on_attach(sh->chain, &event, &attached);
     if (status == MOB_WRONG_EPOCH && shard_has_masters(sh)) {
@@ -258,8 +258,7 @@ static void await(void *arg, uint64_t client, uint64_t last)
     struct mob_shard *sh = arg;
     struct attached *a = find_or_add(sh, client);
     MOB_ASSERT(a != NULL);
-    struct mob_redis_identity none = {0};
-    a->awaited = memcmp(&none, &a->identity, sizeof none) == 0 || attach_process_lives(&a->identity);
+    a->awaited = true;
 }
 
 static void gone_since_now(void *arg, uint64_t client, uint64_t last)
@@ -278,19 +277,32 @@ void attach_all(struct mob_shard *sh)
     mob_chain_each_client(sh->chain, gone_since_now, sh);
 }
 
+/* With masters: the chain starts from the member that has most, and what was committed is on every member of
+ * its last configuration. One of them that stopped cleanly had all that it ever took on its disk, and nothing
+ * was committed in that configuration afterwards. Only an operator's word may have it start from another. */
+static bool has_all(const struct mob_shard *sh)
+{
+    return shard_has_masters(sh) && sh->clean_before == 1 && !sh->options.start_without_all;
+}
+
+/* How long for those that are in no table. They are waited for unless it is proved that there are none. */
 void attach_collect_begin(struct mob_shard *sh)
 {
-    mob_chain_each_client(sh->chain, await, sh);
-    size_t awaited = 0;
+    bool complete = has_all(sh), over = sh->callers != NULL && mob_callers_over(sh->callers);
+    size_t left = 0;
+    if (!complete)
+        mob_chain_each_client(sh->chain, await, sh);
     for (size_t i = 0; i < sh->attached_count; i++)
-        awaited += sh->attached[i].awaited;
-    /* Clients of this machine that are in no table attached in the last moments, and so live beside one that
-     * is. */
-    int64_t wait = awaited == 0 && sh->options.collect_ns > NOBODY_NS ? NOBODY_NS : sh->options.collect_ns;
-    sh->collect_until_ns = sh->now_ns + wait;
-    sh->collect_late_ns = sh->now_ns + COLLECT_LONGEST_NS;
-    MOB_LOG_WARN("gcs", "collecting", "clients=%zu awaited=%zu seq=%llu", mob_chain_clients(sh->chain),
-        awaited, (unsigned long long)mob_chain_applied(sh->chain));
+        left += sh->attached[i].awaited && !over && !is_over(&sh->attached[i].identity);
+    int64_t now = mob_now(), wait = complete || over ? 0 : sh->options.collect_ns; /* loading took its time */
+    sh->collect_until_ns = now + wait;
+    sh->collect_late_ns = now + COLLECT_LONGEST_NS;
+    MOB_LOG_WARN("gcs", "collecting", "clients=%zu may_live=%zu seq=%llu wait_ms=%lld why=%s",
+        mob_chain_clients(sh->chain), left, (unsigned long long)mob_chain_applied(sh->chain),
+        (long long)(wait / MOB_MS),
+        complete   ? "nothing-is-missing"
+            : over ? "all-who-called-are-over"
+                   : "others-may-come");
 }
 
 /* The history up to here is that of before; positions above belong to an epoch that is over. */
@@ -319,33 +331,22 @@ static enum mob_status name_absent(struct mob_shard *sh)
 
 static void collect_end(struct mob_shard *sh)
 {
-    /* With masters the epoch stays, and who is absent is dealt with by the same entries that end it. */
-    bool chain = shard_has_masters(sh);
-    enum mob_status status = chain ? name_absent(sh) : MOB_OK;
+    enum mob_status status = name_absent(sh);
     if (status == MOB_OK)
         status = mob_chain_collect_end(sh->chain, mob_wall_now());
-    for (size_t i = 0; i < sh->attached_count && status == MOB_OK && !chain; i++) {
-        struct attached *a = &sh->attached[i];
-        if (!a->awaited || a->answered)
-            continue;
-        bool is_log = (a->client & MOB_GCS_CLIENT_BIT) == 0;
-        MOB_LOG_WARN(
-            "gcs", "client_expired", "client=%llx pid=%d", (unsigned long long)a->client, a->identity.pid);
-        status = mob_chain_on_internal(sh->chain, is_log ? MOB_GCS_OP_SEAL : MOB_GCS_OP_EXPIRE, a->client);
-    }
     if (status != MOB_OK) {
         sh->failure = status;
         return;
     }
+    if (sh->callers != NULL)
+        mob_callers_vouch(sh->callers); /* who still comes is expired, or named */
     add_base(sh);
+    memcpy(sh->store.meta.run_id, sh->store.run_id, sizeof sh->store.run_id);
     store_meta(sh);
     serve_actions(sh);
-    if (chain) {
-        conns_resume(sh); /* member_tick says the rest */
-        return;
-    }
-    /* All who were told that it collects, attached or not: until they hear otherwise they send no reads. */
-    for (struct conn *c = sh->conns; c != NULL; c = c->next)
+    /* All who were told that it collects, attached or not: until they hear otherwise they send no reads. With
+     * masters member_tick says it. */
+    for (struct conn *c = sh->conns; c != NULL && !shard_has_masters(sh); c = c->next)
         if (c->open && !c->closing)
             member_tell(c, 0);
     conns_resume(sh);
@@ -360,7 +361,7 @@ static void collect_tick(struct mob_shard *sh)
         struct attached *a = &sh->attached[i];
         /* one that is only about to get its id keeps nothing, and gets it after this */
         bool missing = (a->awaited || a->conn != NULL) && !a->answered && !a->nonce;
-        if (missing && !late && (a->conn != NULL || attach_process_lives(&a->identity)))
+        if (missing && !late && (a->conn != NULL || runs(&a->identity)))
             return;
     }
     collect_end(sh);
@@ -369,6 +370,8 @@ static void collect_tick(struct mob_shard *sh)
 void attach_tick(struct mob_shard *sh)
 {
     if (mob_chain_collecting(sh->chain)) {
+        if (sh->collect_until_ns == 0) /* a configuration of this pass said so */
+            attach_collect_begin(sh);
         collect_tick(sh);
         return;
     }

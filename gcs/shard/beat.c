@@ -15,7 +15,6 @@
 #include "common/base/process.h"
 
 #define REDIAL_NS (20 * MOB_MS)
-#define PRIORITY 10
 #define STARVED_PASSES 5 /* times hung_ns that a pass may wait for a core */
 
 /* A link to one master. The thread's own. */
@@ -32,6 +31,7 @@ struct mob_beat {
     int speed_fd; /* the thread is to speak at once */
     int64_t hurried_ns; /* by a master; the thread's own */
     _Atomic int64_t busy_since_ns; /* 0: the loop sleeps */
+    _Atomic bool realtime;
     pid_t loop_thread;
     clockid_t loop_cpu;
     int64_t pass_since_ns, pass_cpu_ns; /* of the pass that was seen last; the thread's own */
@@ -116,6 +116,11 @@ bool mob_beat_lease(struct mob_beat *b, uint64_t *epoch_out, int64_t *sent_ns_ou
     *sent_ns_out = b->lease_sent_ns;
     pthread_mutex_unlock(&b->lock);
     return has;
+}
+
+bool mob_beat_realtime(const struct mob_beat *b)
+{
+    return atomic_load_explicit(&b->realtime, memory_order_relaxed);
 }
 
 int mob_beat_fd(const struct mob_beat *b)
@@ -306,8 +311,9 @@ static bool wait_for_masters(struct mob_beat *b, int64_t until_ns)
 static void *run(void *arg)
 {
     struct mob_beat *b = arg;
-    struct sched_param priority = {.sched_priority = PRIORITY};
+    struct sched_param priority = {.sched_priority = MOB_BEAT_PRIORITY};
     bool realtime = pthread_setschedparam(pthread_self(), SCHED_FIFO, &priority) == 0;
+    atomic_store_explicit(&b->realtime, realtime, memory_order_relaxed);
     MOB_LOG_INFO("gcs", "heartbeat", "masters=%u realtime=%d", b->options.master_count, realtime);
     int64_t next = mob_now();
     do {

@@ -18,6 +18,7 @@
 
 #define MOB_BEAT_MASTERS_MAX 3u
 #define MOB_BEAT_SLOW_NS (250 * 1000000ll) /* nothing is under way: an idle cluster is to be idle */
+#define MOB_BEAT_PRIORITY 10 /* of SCHED_FIFO; the master's is the same */
 #define MOB_BEAT_HURRY_NS (200 * 1000000ll) /* at the full rate, after something was under way anywhere */
 
 struct mob_beat;
@@ -43,6 +44,8 @@ void mob_beat_busy(struct mob_beat *beat, bool busy);
 bool mob_beat_take_book(struct mob_beat *beat, struct mob_gcs_book *book_out,
     struct mob_gcs_seal seals_out[MOB_GCS_SEALS_MAX], uint32_t *seal_count_out);
 bool mob_beat_take_enter(struct mob_beat *beat, uint64_t *epoch_out);
+/* Has its thread, which has begun, real-time priority? */
+bool mob_beat_realtime(const struct mob_beat *beat);
 /* The newest lease: in which epoch, and from when by this machine's monotonic clock. */
 bool mob_beat_lease(struct mob_beat *beat, uint64_t *epoch_out, int64_t *sent_ns_out);
 

@@ -58,6 +58,14 @@ void conns_tick(struct mob_shard *sh)
             shut_out(c, "it proved nothing in time");
 }
 
+/* Where the next life of this member finds it: before anything of this client is taken. */
+static bool is_noted(const struct conn *c)
+{
+    struct mob_shard *sh = c->shard;
+    return sh->callers == NULL ||
+        mob_callers_add(sh->callers, sh->options.forwarded ? 0 : c->pid, c->pid_start);
+}
+
 void conn_opening(struct conn *c, const struct mob_gcs_frame *frame)
 {
     struct mob_opening_say say;
@@ -73,7 +81,10 @@ void conn_opening(struct conn *c, const struct mob_gcs_frame *frame)
         conn_flush(c); /* why, if the socket takes it */
         conn_close(c, c->opening.refused);
     } else if (c->opening.state == MOB_OPENING_PROVED) {
-        attach_welcome(c);
+        if (is_noted(c))
+            attach_welcome(c);
+        else
+            conn_close(c, MOB_IO);
     }
 }
 

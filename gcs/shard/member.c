@@ -146,8 +146,6 @@ static void after_changes(struct mob_shard *sh)
 {
     struct mob_member *m = &sh->member;
     bool head = mob_chain_is_head(sh->chain);
-    if (mob_chain_collecting(sh->chain) && sh->collect_until_ns == 0)
-        attach_collect_begin(sh);
     if (head && !m->was_head)
         attach_all(sh);
     m->was_head = head;

@@ -92,6 +92,7 @@ static enum mob_gcs_durability durability_of(const char *text)
 static bool configure(const struct mob_settings *settings, struct mob_shard_options *o)
 {
     *o = (struct mob_shard_options){.socket_path = links.socket,
+        .forwarded = links.client_told != NULL,
         .redis_user = links.redis_user ? links.redis_user : MOB_REDIS_USER,
         .durability = durability_of(mob_setting_text(settings, MOB_SETTING_GCS_DURABILITY)),
         .soft_bytes = (uint64_t)mob_setting_number(settings, MOB_SETTING_GCS_SOFT_BYTES),

@@ -308,6 +308,15 @@ static const char *store_trouble(const struct mob_shard *sh)
     return sh->durable.cannot_write ? "cannot-write" : "ok";
 }
 
+static void pick_heartbeats(const struct mob_shard *sh, struct mob_gcs_stats *s)
+{
+    if (sh->member.beat == NULL)
+        return;
+    s->lease_ms = (uint64_t)(sh->options.chain->lease_ns / MOB_MS);
+    s->suspicion_ms = (uint64_t)(sh->options.chain->suspicion_ns / MOB_MS);
+    s->realtime = mob_beat_realtime(sh->member.beat);
+}
+
 static void pick_stats(struct query *q)
 {
     struct mob_shard *sh = q->shard;
@@ -365,6 +374,7 @@ static void pick_stats(struct query *q)
         s.newest_block = s.flushed;
     snprintf(s.state, sizeof s.state, "%s", mob_chain_state_name(mob_chain_state(sh->chain)));
     snprintf(s.store, sizeof s.store, "%s", store_trouble(sh));
+    pick_heartbeats(sh, &s);
     q->rows.kind = MOB_GCS_ROWS_STATS;
     q->rows.count = 1;
     query_body_add(q, &s, sizeof s);

@@ -36,9 +36,11 @@ struct mob_redis_position {
     uint64_t epoch, seq;
 };
 struct mob_redis_meta {
-    uint32_t clean; /* 1: stopped with everything synced, so nothing can be missing */
+    uint32_t clean; /* 1: stopped with everything synced, so nothing can be missing; else the number of the
+                       life that wrote it (callers.h), or 0 of an earlier version */
     uint32_t base_count;
-    char run_id[MOB_REDIS_RUN_ID_BYTES]; /* of the Redis process that this member last used */
+    char run_id[MOB_REDIS_RUN_ID_BYTES]; /* of the Redis process that this member last used; zero while it
+                                            collects, since that one may lack something */
     /* Newest epochs and the last seq of the history before each: positions above it belong to what was lost.
      */
     struct mob_redis_position bases[MOB_REDIS_BASES_MAX];
@@ -52,12 +54,13 @@ struct mob_redis_life {
     uint64_t part_epoch; /* the newest configuration in which it was known to be synced */
     uint64_t synced; /* 1: it holds all that was ever committed, up to part_epoch */
 };
-/* Which process a client was, so that a restarted member does not wait for the dead. */
+/* Which process a client was, so that a restarted member does not wait for those of which it is proved that
+ * they are dead: mob_process_is_over, in that boot. */
 struct mob_redis_identity {
     int32_t pid; /* 0 = unknown */
     uint32_t zero;
     uint64_t pid_start;
-    uint8_t boot[16];
+    uint8_t boot[16]; /* mob_callers_boot */
 };
 _Static_assert(sizeof(struct mob_redis_position) == 16 && sizeof(struct mob_redis_meta) == 48 + 16 * 16 &&
         sizeof(struct mob_redis_block) == 32 && sizeof(struct mob_redis_identity) == 32,

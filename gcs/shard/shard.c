@@ -1,6 +1,7 @@
 #include "gcs/shard/shard.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
@@ -98,6 +99,17 @@ static enum mob_status first_connect(struct mob_shard *sh)
     }
 }
 
+static enum mob_status open_callers(struct mob_shard *sh)
+{
+    char path[PATH_MAX];
+    if (shard_has_masters(sh))
+        return MOB_OK;
+    int length = snprintf(path, sizeof path, "%s" MOB_CALLERS_SUFFIX, sh->options.socket_path);
+    if (length < 0 || (size_t)length >= sizeof path)
+        return MOB_TOO_LARGE;
+    return mob_callers_open(path, sh->clean_before, sh->life, &sh->callers);
+}
+
 static enum mob_status start(struct mob_shard *sh)
 {
     sh->now_ns = mob_now();
@@ -107,10 +119,14 @@ static enum mob_status start(struct mob_shard *sh)
     enum mob_status status = durable_open(sh);
     if (status == MOB_OK)
         status = first_connect(sh);
+    if (status == MOB_OK)
+        status = open_callers(sh);
     if (status != MOB_OK)
         return status;
     if (mob_chain_collecting(sh->chain))
         attach_collect_begin(sh);
+    else if (sh->callers != NULL) /* nothing is missing, and all that was loaded is on the disk */
+        mob_callers_vouch(sh->callers);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &sh->durable};
     if (epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, mob_aof_sync_fd(sh->durable.sync), &event) != 0)
         return MOB_IO;
@@ -252,6 +268,7 @@ static void fini(struct mob_shard *sh)
     queries_fini(sh);
     durable_fini(sh);
     attach_fini(sh);
+    mob_callers_destroy(sh->callers);
     tables_destroy(sh);
     mob_chunk_pool_fini(&sh->chunks);
     if (sh->listener.fd > 0) {
@@ -304,6 +321,8 @@ enum mob_status mob_shard_run(const struct mob_shard_options *options)
     sh->options = *options;
     set_defaults(&sh->options);
     describe_self(sh);
+    while (sh->life < 2) /* 1 says something else */
+        mob_random_bytes(&sh->life, sizeof sh->life);
     enum mob_status status = start(sh);
     if (status == MOB_OK)
         MOB_LOG_INFO("gcs", "serving", "socket=%s epoch=%llu seq=%llu durability=%d", sh->options.socket_path,

@@ -35,6 +35,7 @@ struct mob_shard_chain {
 struct mob_shard_options {
     const struct mob_shard_chain *chain; /* borrows; NULL: the only member, without a master */
     const char *socket_path;
+    bool forwarded; /* what connects there may be no client, but what forwards it (--socket-advertised) */
     const char *redis_path;
     const char *redis_user; /* NULL with no password */
     const char *redis_password; /* NULL: no AUTH */

@@ -3,6 +3,7 @@
  *   conn.c        sockets of clients: frames in, frames out
  *   serve.c       what a frame does; what the chain's actions do
  *   attach.c      who the clients are; collecting after a restart; expiry
+ *   callers.c     without masters: which processes connected, for the next life
  *   store.c       passes of writes to Redis
  *   journal.c     what of a pass is appended to the store's journal
  *   journal_touched.h  which of its rows are still the newest
@@ -27,9 +28,11 @@
 #include "common/wire/gcs_frame.h"
 #include "common/wire/gcs_peer.h"
 #include "gcs/chain/chain.h"
+#include "gcs/chain/chain_stream.h"
 #include "gcs/link/link.h"
 #include "gcs/shard/aof_sync.h"
 #include "gcs/shard/beat.h"
+#include "gcs/shard/callers.h"
 #include "gcs/link/chunk.h"
 #include "gcs/shard/index.h"
 #include "gcs/shard/journal_rows.h"
@@ -93,7 +96,7 @@ struct attached {
     int64_t since_ns;
     struct mob_redis_identity identity;
     bool answered; /* collecting: has sent all it keeps */
-    bool awaited; /* collecting: from the tables, its process lives */
+    bool awaited; /* collecting: from the tables; who has not answered at the end is named */
     bool nonce; /* no client yet: its OPEN is under way */
     bool listens; /* answers only: its requests go to the head */
     bool leaves; /* has said so, and is to be expired as soon as that can be ordered */
@@ -147,6 +150,7 @@ struct mob_store {
     bool refuses; /* and has taken none since */
     int64_t retry_ns, retry_pause_ns;
     struct mob_redis_meta meta;
+    char run_id[MOB_REDIS_RUN_ID_BYTES]; /* of the Redis that it is connected to */
     struct mob_journal journal;
     uint64_t used_memory, restarts;
 };
@@ -282,6 +286,9 @@ struct mob_shard {
     bool database_known; /* the same */
     uint64_t watermark;
     struct mob_gcs_database database;
+    struct mob_callers
+        *callers; /* NULL: a chain with masters, which others than this one's callers write to */
+    uint32_t life, clean_before; /* mob_redis_meta.clean: of this life until it stops, and as found */
     int64_t collect_until_ns, collect_late_ns, second_ns;
     uint64_t appends, append_bytes, puts, reads, memory_bytes;
     bool pressure, full, stopping;
@@ -292,6 +299,16 @@ struct mob_shard {
 static inline bool shard_has_masters(const struct mob_shard *sh)
 {
     return sh->options.chain != NULL;
+}
+
+/* Where histories ended; how many there are. */
+static inline uint32_t shard_bases(
+    const struct mob_shard *sh, struct mob_chain_stream_base out[MOB_REDIS_BASES_MAX])
+{
+    const struct mob_redis_meta *m = &sh->store.meta;
+    for (uint32_t i = 0; i < m->base_count; i++)
+        out[i] = (struct mob_chain_stream_base){m->bases[i].epoch, m->bases[i].seq};
+    return m->base_count;
 }
 
 /* shard.c: chain, state and index, empty */

@@ -218,6 +218,14 @@ static enum mob_status get_state(struct mob_shard *sh, redisContext *context, st
     return status;
 }
 
+/* Something that was answered may be missing, and no other member has it. It cannot in a fresh store, after a
+ * clean stop, and in the Redis that held it all along. */
+static bool may_lack(const struct mob_shard *sh, const struct redis_state *redis)
+{
+    bool lossless = !redis->has_position || redis->meta.clean == 1 || redis->same_redis;
+    return !lossless && !shard_has_masters(sh);
+}
+
 static enum mob_status load_tables(
     struct mob_shard *sh, redisContext *context, const struct redis_state *redis)
 {
@@ -226,24 +234,40 @@ static enum mob_status load_tables(
     st->open_epoch = epoch;
     mob_chain_load_position(sh->chain, shard_has_masters(sh) ? sh->member.life.part_epoch : epoch, seq);
     st->stored = sh->durable.synced = sh->indexed = seq;
-    st->meta = redis->meta;
     flushed_load_position(sh, redis->flushed);
     enum mob_status status = load_all(sh, context);
     if (status != MOB_OK)
         return status;
     mob_index_loaded(sh->index, seq);
-    /* Nothing that was answered can be missing: a fresh store, a clean stop, or the Redis that held it all
-     * along. */
-    bool lossless = !redis->has_position || (redis->has_meta && redis->meta.clean == 1) || redis->same_redis;
-    if (!lossless && !shard_has_masters(sh))
+    if (may_lack(sh, redis))
         mob_chain_collect_begin(sh->chain);
-    st->meta.clean = 0;
     return MOB_OK;
+}
+
+/* Before anything is served, and so on the disk before anything that is answered: that it runs. Until it has
+ * collected it does not say with which Redis, which a next life would take for one that held all. */
+static enum mob_status begin_meta(
+    struct mob_shard *sh, redisContext *context, const struct redis_state *redis)
+{
+    struct mob_redis_meta *m = &sh->store.meta;
+    sh->clean_before = redis->meta.clean;
+    *m = redis->meta;
+    m->clean = sh->life;
+    memset(m->run_id, 0, sizeof m->run_id);
+    if (!may_lack(sh, redis))
+        memcpy(m->run_id, redis->run_id, sizeof m->run_id);
+    redisReply *reply = redisCommand(context, "SET m %b", m, sizeof *m);
+    bool written = reply != NULL && reply->type == REDIS_REPLY_STATUS;
+    if (reply != NULL)
+        freeReplyObject(reply);
+    return written ? MOB_OK : MOB_UNAVAILABLE;
 }
 
 static enum mob_status begin_with(struct mob_shard *sh, redisContext *context, struct redis_state *redis)
 {
     enum mob_status status = life_begin(sh, context, &redis->position, redis->has_position);
+    if (status == MOB_OK)
+        status = begin_meta(sh, context, redis);
     if (status == MOB_OK)
         status = durable_before_serving(sh, context); /* the name of this life, too */
     if (status == MOB_OK)
@@ -272,7 +296,9 @@ static enum mob_status go_on_with(struct mob_shard *sh, const struct redis_state
     if (redis->position.seq > st->stored)
         st->stored = redis->position.seq;
     sh->flushed.stored = redis->flushed;
-    st->meta.clean = 0;
+    st->meta.clean = sh->life;
+    if (!mob_chain_collecting(sh->chain))
+        memcpy(st->meta.run_id, redis->run_id, sizeof redis->run_id);
     return MOB_OK;
 }
 
@@ -284,7 +310,7 @@ static enum mob_status take_over(struct mob_shard *sh, redisContext *context, bo
     if (status == MOB_OK)
         status = first ? begin_with(sh, context, &redis) : go_on_with(sh, &redis);
     if (status == MOB_OK)
-        memcpy(sh->store.meta.run_id, redis.run_id, sizeof redis.run_id);
+        memcpy(sh->store.run_id, redis.run_id, sizeof redis.run_id);
     return status;
 }
 

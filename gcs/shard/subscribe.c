@@ -175,10 +175,8 @@ void subscribe_feed(struct mob_shard *sh)
 static uint64_t history_end(const struct mob_shard *sh, uint64_t epoch)
 {
     struct mob_chain_stream_base bases[MOB_REDIS_BASES_MAX];
-    const struct mob_redis_meta *m = &sh->store.meta;
-    for (uint32_t i = 0; i < m->base_count; i++)
-        bases[i] = (struct mob_chain_stream_base){m->bases[i].epoch, m->bases[i].seq};
-    return mob_chain_stream_end(bases, m->base_count, epoch, mob_chain_applied(sh->chain));
+    uint32_t count = shard_bases(sh, bases);
+    return mob_chain_stream_end(bases, count, epoch, mob_chain_applied(sh->chain));
 }
 
 void subscribe_serve(struct conn *c, const struct mob_gcs_frame *frame)

@@ -85,6 +85,9 @@ FIGURE(durable)
 FIGURE(redis_bytes)
 FIGURE(member_bytes)
 FIGURE(duplicates)
+FIGURE(realtime)
+FIGURE(lease_ms)
+FIGURE(suspicion_ms)
 #undef FIGURE
 static uint64_t get_lag(const struct mob_gcs_stats *s, uint64_t newest)
 {
@@ -194,6 +197,24 @@ static void write_states(const struct member_figures *f, struct mob_text *t)
     }
 }
 
+/* Of those that send heartbeats: a sole member does not, and an earlier version does not say it. */
+static void write_heartbeats(const struct member_figures *f, struct mob_text *t)
+{
+    static const struct member_figure beats[] = {
+        {"realtime", "gauge", "1: its heartbeats have real-time priority.", get_realtime},
+        {"lease_milliseconds", "gauge", "So long it may answer reads after a heartbeat.", get_lease_ms},
+        {"suspicion_milliseconds", "gauge", "After so long a silence it is left out.", get_suspicion_ms}};
+    for (size_t k = 0; k < sizeof beats / sizeof *beats; k++) {
+        write_family(t, beats[k].name, beats[k].type, beats[k].help);
+        for (uint32_t i = 0; i < f->count; i++) {
+            if (!answered(f, i) || f->answers[i].stats.lease_ms == 0)
+                continue;
+            write_name(f, i, beats[k].name, t);
+            mob_text_printf(t, "} %llu\n", (unsigned long long)beats[k].value(&f->answers[i].stats, 0));
+        }
+    }
+}
+
 void engine_write_members(const struct member_figures *f, struct mob_text *t)
 {
     write_family(t, "up", "gauge", "1: the member answers.");
@@ -202,6 +223,7 @@ void engine_write_members(const struct member_figures *f, struct mob_text *t)
         mob_text_printf(t, "} %d\n", answered(f, i));
     }
     write_states(f, t);
+    write_heartbeats(f, t);
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
         write_figure(f, &figures[i], t);
 }

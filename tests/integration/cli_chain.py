@@ -109,6 +109,25 @@ class Chain(ClusterCase):
                 os.kill(stopped, signal.SIGCONT)
             os.kill(supervisor, signal.SIGCONT)
 
+    def collected(self):
+        """Why the members that began a chain again waited for clients, or did not."""
+        found = [re.findall(r"gcs collecting .* why=(\S+)", path.read_text(errors="replace")) for path in self.dir.glob("logs/gcs*.log")]
+        return sorted(why for one in found for why in one)
+
+    def test_a_start_after_a_stop_waits_for_nobody_and_one_after_a_kill_for_others(self):
+        self.up()
+        self.deploy()
+        self.add(1)
+        self.mobula("down", code=0)
+        self.assertEqual([], self.collected())
+        self.up()
+        self.add(2)
+        self.assertEqual(["nothing-is-missing"], self.collected())
+        os.kill(int((self.dir / "supervisor.pid").read_text().split()[0]), signal.SIGKILL)  # and all die with it
+        self.up()
+        self.add(3)
+        self.assertEqual(["nothing-is-missing", "others-may-come"], self.collected())
+
     def test_status_shows_each_member(self):
         began = time.monotonic()
         self.up("--gcs-replicas", "2")

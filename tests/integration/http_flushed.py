@@ -407,6 +407,7 @@ def test_metrics_say_what_status_says(c):
     check(before["chain"]["members"][0]["for_ms"] <= 1000 * seconds <= after["chain"]["members"][0]["for_ms"], "for how long", before["chain"], seconds)
     check(told["mobula_gcs_member_lag" + member] == "0" and int(told["mobula_gcs_member_memory_bytes" + member]) > 0
           and int(told["mobula_gcs_member_redis_memory_bytes" + member]) > 0 and int(told["mobula_gcs_member_duplicates_total" + member]) >= 0, "the rest", told)
+    check(not [line for line in told if "_lease_milliseconds" in line] and "lease_ms" not in before["chain"]["members"][0], "a sole member sends no heartbeats", told)
     for name, figure in (("memory_soft_bytes", "soft_bytes"), ("memory_hard_bytes", "hard_bytes"), ("incarnations", "incarnations")):
         check(told[f'mobula_gcs_{name}{{shard="0"}}'] == str(before["member"][figure]), name, told)
     check(told['mobula_gcs_cold_readers{shard="0"}'] == "1", "the flusher reads", told)

@@ -50,6 +50,11 @@ def test_metrics_tell_of_each_member(c):
     up, applied, lag = members(c, "up"), members(c, "applied_position"), members(c, "lag")
     check({place for place, _ in up} == {"gcs.sock", "gcs-1.sock"} and min(applied.values()) > 0, "both", up, applied)
     check(min(lag.values()) == 0 and all(max(applied.values()) - applied[one] >= 0 for one in lag), "how far they are", applied, lag)
+    realtime = next(iter(members(c, "realtime").values()))
+    lease, suspicion = ((90.0, 100.0), (10.0, 12.0))[int(realtime)]
+    for name, value in (("realtime", realtime), ("lease_milliseconds", lease), ("suspicion_milliseconds", suspicion)):
+        told = members(c, name)
+        check(set(told) == set(up) and set(told.values()) == {value}, "how they send heartbeats", name, told)
     pids = {p["name"]: p["pid"] for p in processes(c)}
     with open(c.directory + "/supervisor.pid", encoding="ascii") as file:
         hung = [pids["gcs-1"], pids["master"], int(file.read().split()[0])]  # nobody may end it meanwhile

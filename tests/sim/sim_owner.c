@@ -163,8 +163,11 @@ void sim_owner_scan(struct sim *s, struct sim_member *m, const struct sim_msg *m
 void sim_owner_attach(struct sim *s, struct sim_member *m, const struct sim_msg *msg)
 {
     sim_cover_add(s, SIM_MSG_ATTACH);
-    struct mob_chain_attach attach = {
-        .client = msg->client, .answered = msg->attach.answered, .kept = msg->attach.kept};
+    struct mob_chain_attach attach = {.client = msg->client,
+        .answered = msg->attach.answered,
+        .kept = msg->attach.kept,
+        .bases = m->memory.bases,
+        .base_count = m->memory.base_count};
     struct mob_gcs_attached attached;
     enum mob_status status = msg->epoch != mob_chain_epoch(m->chain)
         ? MOB_WRONG_EPOCH

@@ -1,4 +1,5 @@
 /* What the kernel tells of processes: living, stopped, ended and not asked for, gone. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -60,17 +61,50 @@ static void one_with_a_bad_name_stops_and_ends(void **state)
     assert_int_equal(p.parent, getpid());
     assert_false(p.exits);
     assert_int_equal(p.started, started);
+    assert_false(mob_process_is_over(pid, started));
+    assert_true(mob_process_is_over(pid, started + 1)); /* a later one has that number */
     kill(pid, SIGKILL);
     assert_int_equal(waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT), 0);
     assert_true(mob_process_look(pid, &p));
     assert_int_equal(p.state, 'Z');
     assert_true(p.exits);
     assert_int_equal(mob_process_started(pid), 0);
+    assert_true(mob_process_is_over(pid, started));
     assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_true(mob_process_is_over(pid, started));
     assert_false(mob_process_look(pid, &p));
     assert_int_equal(p.started, 0);
     assert_int_equal(mob_process_started(pid), 0);
     assert_false(mob_process_is_stopped(pid));
+}
+
+static void *sleep_for_ever(void *arg)
+{
+    for (;;)
+        pause();
+    return arg;
+}
+
+/* It is a zombie, and runs: what its threads hold is not lost. */
+static void one_whose_first_thread_has_ended_is_not_over(void **state)
+{
+    struct mob_process p;
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        pthread_t thread;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (pthread_create(&thread, NULL, sleep_for_ever, NULL) == 0)
+            pthread_exit(NULL);
+        _exit(1);
+    }
+    for (int64_t deadline = mob_now() + 10 * MOB_SEC; mob_process_look(pid, &p) && p.state != 'Z';)
+        assert_true(mob_now() < deadline);
+    assert_int_equal(p.threads, 2);
+    assert_false(mob_process_is_over(pid, p.started));
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_true(mob_process_is_over(pid, p.started));
 }
 
 static void what_is_no_process_is_not_found(void **state)
@@ -80,6 +114,8 @@ static void what_is_no_process_is_not_found(void **state)
     assert_false(mob_process_look(0, &p));
     assert_false(mob_process_look(-1, &p));
     assert_int_equal(mob_process_started(0), 0);
+    assert_false(mob_process_is_over(0, 5));
+    assert_false(mob_process_is_over(getpid(), 0));
 }
 
 int main(void)
@@ -87,6 +123,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_process_sees_itself),
         cmocka_unit_test(one_with_a_bad_name_stops_and_ends),
+        cmocka_unit_test(one_whose_first_thread_has_ended_is_not_over),
         cmocka_unit_test(what_is_no_process_is_not_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -330,7 +330,9 @@ static void figures_of_other_versions_are_understood(void **state)
                              .state_ms = 11,
                              .watermark = 13,
                              .marks = 17,
-                             .database = {.bytes = 19}},
+                             .database = {.bytes = 19},
+                             .lease_ms = 90,
+                             .realtime = 1},
                          heard;
     size_t first = offsetof(struct mob_gcs_stats, self);
     memset(said.state, 'x', sizeof said.state);
@@ -351,10 +353,13 @@ static void figures_of_other_versions_are_understood(void **state)
         assert_int_equal(strlen(heard.state), names_itself ? sizeof heard.state - 1 : 0);
         assert_int_equal(heard.state_ms, length >= offsetof(struct mob_gcs_stats, newest_block) ? 11 : 0);
         assert_int_equal(heard.watermark, length >= offsetof(struct mob_gcs_stats, store) ? 13 : 0);
-        assert_int_equal(strlen(heard.store),
-            length >= offsetof(struct mob_gcs_stats, marks) ? sizeof heard.store - 1 : 0);
-        assert_int_equal(heard.marks, length >= sizeof said ? 17 : 0);
-        assert_int_equal(heard.database.bytes, length >= sizeof said ? 19 : 0);
+        bool says_store = length >= offsetof(struct mob_gcs_stats, marks);
+        bool says_marks = length >= offsetof(struct mob_gcs_stats, lease_ms);
+        assert_int_equal(strlen(heard.store), says_store ? sizeof heard.store - 1 : 0);
+        assert_int_equal(heard.marks, says_marks ? 17 : 0);
+        assert_int_equal(heard.database.bytes, says_marks ? 19 : 0);
+        assert_int_equal(heard.lease_ms, length >= sizeof said ? 90 : 0);
+        assert_int_equal(heard.realtime, length >= sizeof said);
     }
 }
 

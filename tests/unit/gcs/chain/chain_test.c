@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "gcs/chain/chain.h"
+#include "gcs/chain/chain_stream.h"
 #include "tests/support/xorshift.h"
 
 #define KV_CLIENT (MOB_GCS_CLIENT_BIT | 1ull << 40 | 1) /* what OPEN gives: epoch 1, seq 1 */
@@ -271,6 +272,75 @@ static void an_expired_client_is_not_taken_for_a_new_one(void **state)
     assert_int_equal(expired(&m).status, MOB_EXPIRED);
     assert_int_equal(attach_refused(&m, KV_CLIENT, 1, 2).status, MOB_EXPIRED);
     assert_int_equal(attach_refused(&m, KV_CLIENT, 0, 1).status, MOB_EXPIRED);
+    member_fini(&m);
+}
+
+/* A member whose disk had entries up to 5 when everything died: from epoch 2 on the history is that. */
+static void restart_at_five(struct member *m)
+{
+    member_init(m);
+    mob_chain_load_position(m->chain, 1, 5);
+    mob_chain_collect_begin(m->chain);
+    assert_int_equal(mob_chain_collect_end(m->chain, 0), MOB_OK);
+    assert_int_equal(mob_chain_epoch(m->chain), 2);
+    assert_int_equal(mob_chain_history(m->chain), 5);
+    drain(m);
+}
+
+/* How many LOSSES there are; `text_out` gets the newest. */
+static unsigned losses(struct member *m, char text_out[300])
+{
+    struct mob_state_key k;
+    unsigned count = 0;
+    text_out[0] = 0;
+    for (uint8_t key[8] = {0}; mob_state_next(m->state, MOB_GCS_LOSSES, NULL, 0, key, count == 0 ? 0 : 8, &k);
+         count++) {
+        memcpy(key, k.bytes + 1, 8);
+        snprintf(text_out, 300, "%.*s", (int)k.value_length, (const char *)k.value);
+    }
+    return count;
+}
+
+static void come_late(struct member *m, uint64_t client, uint64_t answered)
+{
+    static const struct mob_chain_stream_base bases[] = {{2, 5}};
+    struct mob_gcs_attached attached;
+    struct mob_chain_attach event = {
+        .client = client, .answered = answered, .kept = 1, .bases = bases, .base_count = 1};
+    assert_int_equal(mob_chain_on_attach(m->chain, &event, &attached), MOB_FINISHED);
+    drain(m);
+    assert_int_equal(expired(m).status, MOB_EXPIRED);
+}
+
+static void who_comes_after_collecting_is_named_once_with_what_it_was_answered(void **state)
+{
+    (void)state;
+    struct member m;
+    char text[300], name[64];
+    uint64_t late = MOB_GCS_CLIENT_BIT | 1ull << 40 | 7; /* opened at 7 in epoch 1, which nobody has */
+    restart_at_five(&m);
+    for (int i = 0; i < 3; i++) /* it did not hear it */
+        come_late(&m, late, 4);
+    assert_int_equal(losses(&m, text), 1);
+    snprintf(name, sizeof name, "\"client\":%llu,", (unsigned long long)late);
+    assert_non_null(strstr(text, name));
+    assert_non_null(strstr(text, "\"first_missing\":1,\"missing\":4,"));
+    come_late(&m, 300, 6); /* a log whose registration went, too */
+    assert_int_equal(losses(&m, text), 2);
+    assert_non_null(strstr(text, "\"incarnation\":300,\"first_missing\":0,\"missing\":6,"));
+    member_fini(&m);
+}
+
+static void who_can_lack_nothing_is_expired_without_a_loss(void **state)
+{
+    (void)state;
+    struct member m;
+    char text[300];
+    restart_at_five(&m);
+    come_late(&m, MOB_GCS_CLIENT_BIT | 1ull << 40 | 5, 4); /* was in the tables then, and named if absent */
+    come_late(&m, MOB_GCS_CLIENT_BIT | 2ull << 40 | 7, 4); /* opened since, and expired: all of it is here */
+    come_late(&m, MOB_GCS_CLIENT_BIT | 1ull << 40 | 7, 0); /* was answered nothing */
+    assert_int_equal(losses(&m, text), 0);
     member_fini(&m);
 }
 
@@ -570,6 +640,8 @@ int main(void)
         cmocka_unit_test(a_gap_is_said_and_nothing_behind_it_taken),
         cmocka_unit_test(another_epoch_is_refused),
         cmocka_unit_test(an_expired_client_is_not_taken_for_a_new_one),
+        cmocka_unit_test(who_comes_after_collecting_is_named_once_with_what_it_was_answered),
+        cmocka_unit_test(who_can_lack_nothing_is_expired_without_a_loss),
         cmocka_unit_test(a_sealed_log_takes_nothing_and_tells_its_cut),
         cmocka_unit_test(entries_are_kept_until_durable_and_written_again_when_the_store_lost_them),
         cmocka_unit_test(a_full_member_refuses_without_consuming),

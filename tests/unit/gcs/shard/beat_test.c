@@ -1,6 +1,8 @@
 /* gcs/shard/beat.h with a master of the test's: for whom a member's thread speaks. ctest: threads */
 #include "gcs/shard/beat.h"
 
+#include <dirent.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -8,7 +10,11 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -137,6 +143,43 @@ static void a_loop_that_works_in_its_pass_for_long_is_not_spoken_for(void **stat
     end_pass();
 }
 
+/* One of this process's threads has it. */
+static bool some_thread_is_realtime(void)
+{
+    bool found = false;
+    DIR *threads = opendir("/proc/self/task");
+    assert_non_null(threads);
+    for (struct dirent *d; (d = readdir(threads)) != NULL;)
+        found |= d->d_name[0] != '.' && sched_getscheduler((pid_t)atoi(d->d_name)) == SCHED_FIFO;
+    closedir(threads);
+    return found;
+}
+
+static void it_says_whether_its_thread_has_realtime_priority(void **state)
+{
+    (void)state;
+    assert_int_equal(mob_beat_realtime(f.beat), some_thread_is_realtime());
+}
+
+/* May the process have none, its thread has none either, and says so. */
+static void without_the_right_it_says_that_it_has_none(void **state)
+{
+    struct rlimit none = {0};
+    (void)state;
+    if (geteuid() == 0 && prctl(PR_CAPBSET_READ, CAP_SYS_NICE, 0, 0, 0) == 1) {
+        struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+        struct __user_cap_data_struct caps[2];
+        assert_int_equal(syscall(SYS_capget, &head, caps), 0);
+        caps[0].effective &= ~(1u << CAP_SYS_NICE); /* for the rest of this program */
+        assert_int_equal(syscall(SYS_capset, &head, caps), 0);
+    }
+    assert_int_equal(setrlimit(RLIMIT_RTPRIO, &none), 0);
+    assert_int_equal(set_up(state), 0);
+    assert_false(mob_beat_realtime(f.beat));
+    assert_false(some_thread_is_realtime());
+    assert_int_equal(tear_down(state), 0);
+}
+
 /* ---- on a core that others have ---- */
 
 static _Atomic bool spins;
@@ -190,6 +233,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             a_loop_that_works_in_its_pass_for_long_is_not_spoken_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_loop_that_waits_for_a_core_is_spoken_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(it_says_whether_its_thread_has_realtime_priority, set_up, tear_down),
+        cmocka_unit_test(without_the_right_it_says_that_it_has_none), /* the last: it gives the right up */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
