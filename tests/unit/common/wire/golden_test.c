@@ -194,6 +194,9 @@ static void say_other(const struct mob_entry *e)
         say_task("event", e->event.task);
         say("  at %lld span %lld type %u json %u\n", (long long)e->event.at_ns, (long long)e->event.span_ns,
             e->event.type_bytes, e->event.json_bytes);
+        if (e->event.attempt != 0) /* none in version 1 */
+            say("  attempt %u incarnation %u position %llu\n", e->event.attempt, e->event.incarnation,
+                (unsigned long long)e->event.position);
         break;
     case MOB_ENTRY_EDGE:
     case MOB_ENTRY_SKIP:
@@ -505,8 +508,10 @@ static const struct golden {
     {"spec_v1_resources", describe_spec, make_spec_resources, false},
     {"completion_v1", describe_completion, make_completion, false},
     {"error_v1", describe_error, make_error, false},
-    {"block_v1", describe_block, make_block, true},
-    {"bucket_v1", describe_bucket, make_bucket, true},
+    {"block_v1", describe_block, NULL, true},
+    {"block_v2", describe_block, make_block, true},
+    {"bucket_v1", describe_bucket, NULL, true}, /* of blocks of version 1 */
+    {"bucket_v1_blocks_v2", describe_bucket, make_bucket, true},
     {"checkpoint_v1", describe_checkpoint, make_checkpoint, false},
     {"tensor_f32_v1", describe_tensor, make_tensor_f32, false},
     {"tensor_bf16_v1", describe_tensor, make_tensor_bf16, false},
