@@ -2,9 +2,10 @@
 import json
 import os
 import signal
+import subprocess
 import threading
 
-from lib_http_cluster import check, main
+from lib_http_cluster import BIN, check, main
 
 V1 = "/api/v1"
 
@@ -209,6 +210,31 @@ def test_a_node_dies(c):
     check(started[0]["data"]["previous"] == before and started[0]["data"]["incarnation"] == now > before, "and the one that is", started, now)
     trace = c.json("GET", f"{V1}/timeline", expect=200)["traceEvents"]
     check({"node.died", "worker.died"} <= {e["name"] for e in trace}, "the timeline has them")
+
+
+def gcs_recoveries(c):
+    done = subprocess.run([BIN + "/mobula", "gcs", "status", "-o", "json", "--dir", c.directory], capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0, "gcs status", done.stdout, done.stderr)
+    return json.loads(done.stdout)["recoveries"]
+
+
+def test_a_recovery_is_seen(c):
+    after = position(c)
+    tasks = [submit(c, "quickstart.pause", 600000)["id"] for _ in range(5)]
+    before = c.json("GET", V1 + "/nodes", expect=200)["items"][0]["incarnation"]
+    c.kill("mobula-node")
+    c.until("ready again", lambda: back(c))
+    now = c.json("GET", V1 + "/nodes", expect=200)["items"][0]["incarnation"]
+    events = collect(c, after, lambda e: e["type"] == "node.recovered" and e["data"]["recovered"] == before)
+    ended = [e["data"] for e in of_type(events, "node.recovered") if e["data"]["recovered"] == before]
+    check([(e["incarnation"], e["tasks"]) for e in ended] == [(now, 5)], "the event says that all have an owner, once", ended, now)
+    ours = lambda: [r for r in c.json("GET", V1 + "/nodes", expect=200)["items"][0]["recoveries"] if r["incarnation"] == before]
+    rows = lambda: [(r["incarnation"], r["by"], r["state"], r.get("tasks"), r["takeovers"]) for r in gcs_recoveries(c)]
+    c.until("the record says so", lambda: rows() == [(before, now, "ended", 5, 0)])
+    check([(r["state"], r["tasks"], r["unfinished"]) for r in ours()] == [("ended", 5, 5)], "and the node", ours())
+    for task in tasks:
+        check(c.call("POST", f"{V1}/tasks/{task}:cancel")[0] in (200, 202), "cancelled")
+    c.until("the log is recovered", lambda: [r["state"] for r in ours()] == ["recovered"] and gcs_recoveries(c) == [])
 
 
 def test_a_node_that_is_told_to_stop_did_not_die(c):
