@@ -136,6 +136,7 @@ static const char *add_fields(json_t *line, const struct mob_block_header *h, co
         return "outcome";
     case MOB_ENTRY_EVENT:
         add_id(line, "task", e->event.task);
+        add_number(line, "attempt", e->event.attempt);
         return "event";
     case MOB_ENTRY_EDGE:
         add_edge(line, &e->edge);

@@ -3,10 +3,12 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/gcs_members.h"
 #include "cli/table.h"
 #include "common/base/clock.h"
+#include "common/wire/recover_row.h"
 #include "gcs/flush/figures.h"
 
 #define MEMBER_SILENCE_NS (2 * MOB_SEC) /* of one that hangs: the master has it replaced before long */
@@ -167,6 +169,60 @@ static void print_flush(struct gcs_call *g, const struct mob_gcs_stats *s)
     print_figures(g->call, "postgres", database, (int)(sizeof database / sizeof database[0]));
 }
 
+/* ---- who recovers which log of a node ---- */
+
+/* Its state and, of one that has ended, how many tasks of it there were when it did: they may run still. */
+static json_t *recovery_row(const struct mob_gcs_kv *kv)
+{
+    struct mob_recover_row r;
+    enum mob_status status = mob_recover_row_open(kv->value, kv->value_length, &r);
+    if (status != MOB_OK)
+        return json_pack("{s:s}", "state", mob_status_code(status));
+    json_t *row = json_pack("{s:I s:I s:s s:I s:I}", "incarnation", (json_int_t)r.incarnation, "by",
+        (json_int_t)r.by, "state", mob_recover_state_text(r.state), "since_us",
+        (json_int_t)(r.since_wall_ns / 1000), "takeovers", (json_int_t)r.takeovers);
+    if (r.state == MOB_RECOVER_ENDED)
+        json_object_set_new(row, "tasks", json_integer(r.tasks));
+    if (r.taken_from != 0)
+        json_object_set_new(row, "taken_from", json_integer((json_int_t)r.taken_from));
+    return row;
+}
+
+static void print_recoveries(struct gcs_call *g, bool json)
+{
+    static const char *const shown[] = {
+        "incarnation", "by", "state", "tasks", "since_us", "takeovers", "taken_from", NULL};
+    json_t *rows = json_array();
+    uint8_t after[MOB_RECOVER_KEY_BYTES];
+    struct mob_gcs_list list = {.table = MOB_GCS_NODES,
+        .prefix = MOB_RECOVER_PREFIX,
+        .prefix_length = sizeof MOB_RECOVER_PREFIX - 1,
+        .after = after};
+    for (bool more = true; more;) {
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *r = gcs_wait(g, mob_gcs_list(g->gcs, &list, mob_gcs_sync_done, &sync), &sync);
+        if (r == NULL)
+            break;
+        const struct mob_gcs_answer *a = mob_gcs_result_answer(r);
+        for (uint32_t i = 0; i < a->kv_count; i++)
+            json_array_append_new(rows, recovery_row(&a->kvs[i]));
+        more = a->next != 0 && a->kv_count > 0 && a->kvs[a->kv_count - 1].key_length == sizeof after;
+        if (more) {
+            memcpy(after, a->kvs[a->kv_count - 1].key, sizeof after);
+            list.after_length = sizeof after;
+        }
+        mob_gcs_result_destroy(r);
+    }
+    if (json) {
+        printf(",\"recoveries\":");
+        json_dumpf(rows, stdout, JSON_COMPACT);
+    } else if (json_array_size(rows) > 0) {
+        puts("recoveries");
+        table_print(rows, shown);
+    }
+    json_decref(rows);
+}
+
 enum cli_exit gcs_status(struct gcs_call *g)
 {
     struct mob_gcs_stats stats;
@@ -186,6 +242,7 @@ enum cli_exit gcs_status(struct gcs_call *g)
         if (json)
             putchar(',');
         print_flush(g, &stats);
+        print_recoveries(g, json);
     }
     if (json)
         puts("}");

@@ -12,7 +12,9 @@
 #include "common/wire/record.h"
 #include "common/wire/sibling.h"
 
-#define MOB_BLOCK_VERSION 1
+/* 2: events say the attempt that sent them, of an actor's call its turn too. Both are read. */
+#define MOB_BLOCK_VERSION 2
+#define MOB_BLOCK_VERSION_MIN 1
 #define MOB_BLOCK_ENTRIES_MAX 256u
 #define MOB_BLOCK_BYTES_MAX (192u * 1024u) /* an entry that would pass it opens the next block */
 #define MOB_ZONE_FUNCTIONS_MAX 16u

@@ -34,7 +34,7 @@ static enum mob_status read_front(const uint8_t *block, size_t length, struct bl
     memcpy(front, block, sizeof *front);
     if (front->magic != BLOCK_MAGIC)
         return MOB_CORRUPT;
-    if (front->version != MOB_BLOCK_VERSION) {
+    if (front->version < MOB_BLOCK_VERSION_MIN || front->version > MOB_BLOCK_VERSION) {
         MOB_LOG_WARN("wire", "block_version", "found=%u supported=%u", front->version, MOB_BLOCK_VERSION);
         return MOB_VERSION;
     }

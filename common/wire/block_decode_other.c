@@ -137,13 +137,20 @@ static bool get_outcome(struct mob_block_decoder *d, struct mob_entry *out)
     return kind <= UINT16_MAX;
 }
 
-static bool get_event(struct mob_block_decoder *d, struct mob_entry *out)
+static bool get_event(struct mob_block_decoder *d, uint8_t first, struct mob_entry *out)
 {
     uint64_t at_ns, span_ns;
+    out->event = (struct mob_out_event){0};
     if (!get_task(d, &out->event.task))
         return false;
     d->at = get_zigzag(d->at, &at_ns);
     d->at = get_zigzag(d->at, &span_ns);
+    if (first & EVENT_ATTEMPT)
+        d->at = get_u32(d->at, &out->event.attempt);
+    if (first & EVENT_OF_CALL) {
+        d->at = get_u32(d->at, &out->event.incarnation);
+        d->at = get_varint(d->at, &out->event.position);
+    }
     d->at = get_u32(d->at, &out->event.type_bytes);
     out->event.at_ns = (int64_t)(d->p.base_ns + at_ns);
     out->event.span_ns = (int64_t)span_ns;
@@ -229,7 +236,7 @@ bool block_decode_other(struct mob_block_decoder *d, uint8_t first, struct mob_e
     case MOB_ENTRY_OUTCOME:
         return get_outcome(d, out);
     case MOB_ENTRY_EVENT:
-        return get_event(d, out);
+        return get_event(d, first, out);
     case MOB_ENTRY_EDGE:
     case MOB_ENTRY_SKIP:
         return get_edge(d, first, out);

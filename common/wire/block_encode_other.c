@@ -130,11 +130,19 @@ static uint8_t *put_outcome(struct predictors *p, uint8_t *at, const struct mob_
     return put_varint(at, v->kind);
 }
 
-static uint8_t *put_event(struct predictors *p, uint8_t *at, const struct mob_out_event *v)
+static uint8_t *put_event(struct predictors *p, uint8_t *first, const struct mob_out_event *v)
 {
-    at = put_task_id(p, at, v->task);
+    uint8_t *at = put_task_id(p, first + 1, v->task);
     at = put_zigzag(at, (uint64_t)v->at_ns - p->base_ns);
     at = put_zigzag(at, (uint64_t)v->span_ns);
+    if (v->attempt != 0) {
+        *first |= EVENT_ATTEMPT;
+        at = put_varint(at, v->attempt);
+    }
+    if (v->incarnation != 0 || v->position != 0) {
+        *first |= EVENT_OF_CALL;
+        at = put_varint(put_varint(at, v->incarnation), v->position);
+    }
     return put_varint(at, v->type_bytes);
 }
 
@@ -189,7 +197,7 @@ static uint8_t *put_fixed(struct predictors *p, uint8_t *first, enum mob_entry_t
         return put_outcome(p, at, &v->outcome);
     case MOB_ENTRY_EVENT:
         *task_out = v->event.task;
-        return put_event(p, at, &v->event);
+        return put_event(p, first, &v->event);
     case MOB_ENTRY_SKIP:
         *task_out = mob_edge_group(v->edge.actor);
         return put_varint(put_edge(p, first, &v->edge), v->edge.reason);

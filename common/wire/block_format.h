@@ -42,7 +42,7 @@ enum {
 struct block_front {
     uint32_t magic;
     uint16_t version;
-    uint16_t front_bytes; /* this and the namespace; a later version 1 writer may put more behind it */
+    uint16_t front_bytes; /* this and the namespace; a later writer may put more behind it */
     uint32_t front_crc; /* CRC-32C of what follows this field, up to the entries */
     uint32_t entries_crc;
     uint32_t zone_bytes;
@@ -116,6 +116,7 @@ enum { ITEM_REF = 0x80, ITEM_STORED = 0x80, ITEM_HASH_LATER = 0x40, ITEM_SLOT = 
 /* Flags of the other entries' first byte. */
 enum { PUT_HASHED = 0x10, PUT_HASH_DERIVED = 0x20, PUT_INLINE = 0x40 };
 enum { EDGE_NEW = 0x10, EDGE_JUMP = 0x20 };
+enum { EVENT_ATTEMPT = 0x10, EVENT_OF_CALL = 0x20 }; /* neither in version 1 */
 
 struct spec_context {
     struct mob_spec_head head;

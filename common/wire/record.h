@@ -168,6 +168,9 @@ struct mob_out_event {
     int64_t span_ns; /* > 0: a named span that began at_ns */
     uint32_t type_bytes;
     uint32_t json_bytes;
+    uint64_t position; /* of an actor's call, as its completion will say */
+    uint32_t incarnation;
+    uint32_t attempt; /* which sent it; 0: of no task, or logged by a version that did not say */
 };
 /* An actor's worker takes a checkpoint by itself after every n-th call (MOB_EXT_CHECKPOINT of the creation).
  * A value that is not inline is the object (task of the call at `position`, MOB_SLOT_CHECKPOINT). */

@@ -17,7 +17,7 @@
 #include "common/base/status.h"
 
 #define MOB_SESSION_MAGIC 0x4c554d4du /* "MMUL" */
-#define MOB_SESSION_VERSION 5
+#define MOB_SESSION_VERSION 6
 #define MOB_SESSION_DETAIL 256
 #define MOB_SESSION_AGAIN 0x41 /* "A": the client comes again, its job waits for it */
 #define MOB_NODE_SOCKET_NAME "node.sock" /* in the state directory */

@@ -151,7 +151,8 @@ void left_tasks_note_group(
     struct mob_block_header header;
     struct mob_entry entry;
     enum mob_status status = mob_block_open(left->decoder, row->bytes, row->length, &header, &zone);
-    while (status == MOB_OK && (status = mob_block_next(left->decoder, &entry)) == MOB_OK) {
+    left->at = (struct log_place){row->incarnation, row->number, 0};
+    for (; status == MOB_OK && (status = mob_block_next(left->decoder, &entry)) == MOB_OK; left->at.entry++) {
         struct mob_task_id task = task_of(&entry);
         if (mob_stream_eq(task.stream, group.stream) && task.index >> MOB_GROUP_SHIFT == group.index)
             note(left, &entry, &header, row->incarnation);

@@ -42,7 +42,7 @@ struct left_task {
     uint32_t retries_spent, counted_in; /* in this reading (left_tasks.reading) of its group */
     uint64_t owner; /* the incarnation that logged it, or else the spec */
     int64_t submitted_wall_ns;
-    struct log_place place; /* of its spec */
+    struct log_place place; /* of its spec; `incarnation` is right also when it was read from PostgreSQL */
     struct left_tail *tails; /* of one that has finished */
     uint32_t generation; /* of its completion */
     uint32_t tail_bytes;

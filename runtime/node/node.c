@@ -33,6 +33,7 @@
 #include "runtime/node/node_run.h"
 #include "runtime/node/notices.h"
 #include "runtime/node/put_sweep.h"
+#include "runtime/node/recovery.h"
 #include "runtime/node/row_writes.h"
 #include "runtime/node/shadow.h"
 #include "runtime/node/task.h"
@@ -200,6 +201,7 @@ static void make_tables(struct node *node)
     node->values = value_cache_create();
     node->awaited = awaited_puts_create();
     node->large_hashes = large_hashes_create();
+    node->recovery = recovery_create();
     node->lane = lane_create();
     node->flush_slots = calloc(MOB_STORE_CLIENTS_MAX + 2, sizeof *node->flush_slots);
     MOB_ASSERT(node->values && node->flush_slots);
@@ -292,6 +294,7 @@ void node_close(struct node *node)
     awaited_puts_destroy(node->awaited);
     checkpoint_room_drop(node);
     large_hashes_destroy(node->large_hashes);
+    recovery_destroy(node->recovery);
     lane_destroy(node->lane);
     node_jobs_free(node);
     node_task_rooms_free(node);
@@ -406,6 +409,7 @@ static void tick(struct node *node)
     awaited_puts_tick(node);
     checkpoint_room_tick(node);
     node_checkpoint_reads_tick(node);
+    recovery_step(node);
     node_workers_tick(node);
 }
 

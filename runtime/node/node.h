@@ -180,6 +180,7 @@ struct awaited_puts;
 struct checkpoint_wait;
 struct checkpoint_reading;
 struct large_hashes;
+struct recovery;
 struct lane;
 struct node_stored_return;
 struct known_table;
@@ -265,6 +266,7 @@ struct node {
     struct checkpoint_wait *checkpoint_waits;
     struct checkpoint_reading *checkpoint_reads; /* that failed: asked again with the next tick */
     struct large_hashes *large_hashes;
+    struct recovery *recovery;
     struct lane *lane;
     struct node_client *intake_client; /* whose record is being taken, */
     uint64_t intake_from; /* its ring position: it may be in no block yet, */
@@ -336,6 +338,9 @@ void node_event_worker_died(struct node *node, uint32_t serial, pid_t pid, const
 void node_event_worker_started(struct node *node, uint32_t serial, pid_t pid);
 /* After the logs before this one are sealed: `previous` is the last of them (0: none), with so many blocks.
  */
+struct mob_recover_row;
+/* All that it left has an owner: this incarnation. */
+void node_event_recovered(struct node *node, const struct mob_recover_row *row);
 void node_event_started(struct node *node, uint64_t previous, uint64_t blocks, int64_t deadline);
 void node_event_stopped(struct node *node);
 

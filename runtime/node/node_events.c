@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/wire/recover_row.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/node.h"
 
@@ -96,6 +97,15 @@ void node_event_started(struct node *node, uint64_t previous, uint64_t blocks, i
     if (previous != 0)
         json_object_set_new(data, "previous", json_integer((json_int_t)previous));
     node_event(node, "node.started", data);
+}
+
+void node_event_recovered(struct node *node, const struct mob_recover_row *row)
+{
+    json_t *data =
+        json_pack("{s:I,s:i}", "recovered", (json_int_t)row->incarnation, "tasks", (int)row->tasks);
+    if (row->taken_from != 0)
+        json_object_set_new(data, "taken_from", json_integer((json_int_t)row->taken_from));
+    node_event(node, "node.recovered", data);
 }
 
 void node_event_stopped(struct node *node)

@@ -5,12 +5,14 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/alias.h"
 #include "runtime/node/directory.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/left_tasks.h"
+#include "runtime/node/recovery.h"
 #include "runtime/node/replay.h"
 #include "runtime/node/submit.h"
 #include "runtime/node/task.h"
@@ -82,7 +84,8 @@ static enum mob_status read_unfinished(
     return MOB_OK;
 }
 
-/* Earlier logs of this node are sealed, if the supervisor did not do it. Out: the last of them, 0 = there is
+/* Earlier logs of this node are sealed, if the supervisor did not do it; those that may have left something
+ * are noted. Out: the last of them, 0 = there is
  * none, and where it was cut. */
 static enum mob_status seal_earlier(
     struct node *node, int64_t deadline, uint64_t *previous_out, uint64_t *cut_out)
@@ -104,6 +107,8 @@ static enum mob_status seal_earlier(
                 continue;
             if (in->state == MOB_GCS_LIVE)
                 status = mob_gcs_log_seal_wait(node->gcs, in->id, deadline, &cut);
+            if (in->state != MOB_GCS_RECOVERED)
+                recovery_add(node, in->id);
             *previous_out = in->id; /* oldest first */
             *cut_out = cut;
         }
@@ -249,8 +254,10 @@ static bool run_again(struct node *node, const struct left_tasks *left, struct l
         char id[MOB_ID_TEXT_MAX];
         MOB_LOG_ERROR("recover", "task_left", "task=%s status=%s", mob_task_id_format(t->id, id),
             mob_status_code(status));
+        recovery_lacks(node, t->place.incarnation);
         return false;
     }
+    recovery_took(node, t->place.incarnation, t->id);
     node_task_extra(node, task)->retries_spent = t->retries_spent;
     node_enter(node, task);
     struct mob_sched_task *live = mob_sched_find(node->sched, t->id);
@@ -297,8 +304,12 @@ static void run_all_again(struct node *node, struct left_tasks *left, bool calls
     MOB_ASSERT(again);
     for (uint32_t i = 0; i <= left->mask; i++)
         for (struct left_task *t = left->buckets[i]; t; t = t->next)
-            if (t->spec && !t->finished && is_call(t) == calls && !(calls && node_task_find(node, t->id)))
-                again[count++] = t;
+            if (t->spec && !t->finished && is_call(t) == calls) {
+                if (calls && node_task_find(node, t->id))
+                    recovery_took(node, t->place.incarnation, t->id); /* with its actor */
+                else
+                    again[count++] = t;
+            }
     qsort(again, count, sizeof(struct left_task *), by_place);
     for (uint32_t i = 0; i < count; i++)
         *count_out += run_again(node, left, again[i]);
@@ -332,6 +343,8 @@ enum mob_status node_recover(struct node *node)
     uint64_t previous = 0, cut = 0;
     enum mob_status status = seal_earlier(node, deadline, &previous, &cut);
     if (status == MOB_OK)
+        status = recovery_claim(node, deadline);
+    if (status == MOB_OK)
         node_event_started(node, previous, cut, deadline);
     if (status == MOB_OK)
         status = read_unfinished(node, &left, ALL_INCARNATIONS, deadline); /* one scan for all of them */
@@ -339,6 +352,8 @@ enum mob_status node_recover(struct node *node)
         status = check_groups(node, &left, deadline);
     if (status == MOB_OK)
         status = read_above(node, &left, deadline);
+    if (status == MOB_OK && MOB_FAILPOINT("node.recover_read"))
+        status = MOB_IO;
     if (status == MOB_OK) {
         run_all_again(node, &left, false, &tasks);
         status = read_actors(node, &actors, deadline);
@@ -347,7 +362,11 @@ enum mob_status node_recover(struct node *node)
         cancel_calls_again(node, &left);
         run_all_again(node, &left, true, &tasks);
         all_tails_again(node, &left);
+        if (MOB_FAILPOINT("node.recover_ran"))
+            status = MOB_IO;
     }
+    if (status == MOB_OK)
+        recovery_begun(node);
     left_tasks_fini(&left);
     MOB_LOG_INFO("recover", "done", "status=%s tasks=%u actors=%u ms=%lld", mob_status_code(status), tasks,
         actors, (mob_now() - started) / MOB_MS);

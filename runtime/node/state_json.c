@@ -7,6 +7,7 @@
 #include "runtime/node/actors.h"
 #include "runtime/node/alias.h"
 #include "runtime/node/checkpoint_room.h"
+#include "runtime/node/recovery.h"
 #include "runtime/node/task.h"
 #include "runtime/node/workers.h"
 
@@ -238,5 +239,6 @@ json_t *node_stats_json(struct node *node)
         json_pack("{s:b,s:b,s:I,s:I,s:I}", "connected", (int)mob_gcs_connected(node->gcs), "pressure",
             (int)gcs.pressure, "memory_bytes", (json_int_t)gcs.memory_bytes, "soft_bytes",
             (json_int_t)gcs.memory_soft_bytes, "hard_bytes", (json_int_t)gcs.memory_hard_bytes));
+    json_object_set_new(out, "recoveries", recovery_json(node));
     return out;
 }

@@ -20,6 +20,7 @@
 #include "runtime/node/dispatch.h"
 #include "runtime/node/lane.h"
 #include "runtime/node/notices.h"
+#include "runtime/node/recovery.h"
 #include "runtime/node/suspended.h"
 #include "runtime/node/task.h"
 
@@ -321,8 +322,8 @@ void node_workers_tick(struct node *node)
 bool node_has_timers(const struct node *node)
 {
     return node->jobs_in_grace || node->deploying > 0 || node->stacks || awaited_puts_any(node) ||
-        checkpoint_room_any(node) || node->checkpoint_reads || node->strangers.count > 0 ||
-        node->listener.rest_until_ns != 0;
+        checkpoint_room_any(node) || recovery_open(node) || node->checkpoint_reads ||
+        node->strangers.count > 0 || node->listener.rest_until_ns != 0;
 }
 
 /* The next task of this job in a worker brings its head along again. */

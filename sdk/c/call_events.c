@@ -35,7 +35,12 @@ static enum mob_status publish(
         .at_ns = at_ns,
         .span_ns = span_ns,
         .type_bytes = (uint32_t)type_bytes,
-        .json_bytes = (uint32_t)json_bytes};
+        .json_bytes = (uint32_t)json_bytes,
+        .attempt = call->head.attempt};
+    if (call->head.kind == MOB_KIND_ACTOR_CALL) {
+        head.position = call->in.position;
+        head.incarnation = call->in.incarnation;
+    }
     uint32_t bytes = (uint32_t)(sizeof head + type_bytes + json_bytes);
     void *body;
     status = mob_client_reserve(call->client, bytes, &body);

@@ -20,27 +20,25 @@ struct translation {
     bool stopped;
 };
 
-static void publish(struct translation *t, struct mob_task_id task, const char *type, int64_t mono_ns,
-    const char *data, bool per_task, const char *subject)
+/* What is `given` is its type, data and what else is of it alone. At 0: when the block was opened. */
+static void publish(
+    struct translation *t, struct mob_task_id task, int64_t mono_ns, const struct mob_event *given)
 {
     char id[MOB_ID_TEXT_MAX], actor[MOB_ID_TEXT_MAX];
     struct event_spec spec;
     bool known = event_spec_of(t->sink->specs, task, &spec);
     const struct function_name *function = known ? engine_function_of(t->sink->engine, spec.function) : NULL;
     bool of_actor = known && !mob_task_id_is_zero(spec.actor.creation);
-    mob_task_id_format(task, id);
-    struct mob_event event = {.shard = t->shard,
-        .place = t->place,
-        .wall_us =
-            ((mono_ns ? mono_ns : t->header->mono_ns) + t->header->wall_ns - t->header->mono_ns) / 1000,
-        .type = type,
-        .subject = subject ? subject : id,
-        .task = id,
-        .job = t->job[0] ? t->job : NULL,
-        .function = function ? function->name : NULL,
-        .actor = of_actor ? mob_actor_id_format(spec.actor, actor) : NULL,
-        .data = data,
-        .per_task = per_task};
+    struct mob_event event = *given;
+    event.shard = t->shard;
+    event.place = t->place;
+    event.wall_us =
+        ((mono_ns ? mono_ns : t->header->mono_ns) + t->header->wall_ns - t->header->mono_ns) / 1000;
+    event.task = mob_task_id_format(task, id);
+    event.subject = given->subject ? given->subject : id;
+    event.job = t->job[0] ? t->job : NULL;
+    event.function = function ? function->name : NULL;
+    event.actor = of_actor ? mob_actor_id_format(spec.actor, actor) : NULL;
     t->stopped |= !t->sink->give(t->sink->arg, &event);
 }
 
@@ -55,7 +53,8 @@ static void on_spec(struct translation *t, const struct mob_entry *entry)
     mob_text_json_cstring(&data, function ? function->name : "");
     mob_text_printf(&data, ",\"attempt\":%u}", head->attempt);
     char *text = mob_text_take(&data, &length);
-    publish(t, head->task, "task.submitted", entry->submitted_ns, text, true, NULL);
+    publish(t, head->task, entry->submitted_ns,
+        &(struct mob_event){.type = "task.submitted", .data = text, .per_task = true});
     free(text);
 }
 
@@ -81,7 +80,7 @@ static void on_completion(struct translation *t, const struct mob_entry *entry)
         : c->status == MOB_CANCELLED                      ? "task.cancelled"
                                                           : "task.failed";
     char *text = mob_text_take(&data, &length);
-    publish(t, c->task, type, c->finished_ns, text, true, NULL);
+    publish(t, c->task, c->finished_ns, &(struct mob_event){.type = type, .data = text, .per_task = true});
     free(text);
 }
 
@@ -96,7 +95,14 @@ static void on_function_event(struct translation *t, const struct mob_entry *ent
     char *data = mob_cstring_copy(entry->payload + e->type_bytes, e->json_bytes), node[128];
     bool of_node = data && mob_task_id_is_zero(e->task); /* what happens to nodes and workers concerns all */
     bool named = of_node && mob_json_text_field(data, "node", node, sizeof node);
-    publish(t, e->task, type, e->at_ns, data && *data ? data : NULL, !of_node, named ? node : NULL);
+    struct mob_event event = {.type = type,
+        .subject = named ? node : NULL,
+        .data = data && *data ? data : NULL,
+        .per_task = !of_node,
+        .attempt = e->attempt,
+        .incarnation = e->incarnation,
+        .actor_position = e->position};
+    publish(t, e->task, e->at_ns, &event);
     free(data);
 }
 
@@ -112,14 +118,15 @@ static void on_actor(struct translation *t, const struct mob_entry *entry)
     char id[MOB_ID_TEXT_MAX], data[128];
     snprintf(data, sizeof data, "{\"incarnation\":%u,\"position\":%llu,\"reason\":\"%s\"}", a->incarnation,
         (unsigned long long)a->position, mob_status_code((enum mob_status)a->reason));
-    publish(t, a->actor.creation, type, 0, data, false, mob_actor_id_format(a->actor, id));
+    publish(t, a->actor.creation, 0,
+        &(struct mob_event){.type = type, .subject = mob_actor_id_format(a->actor, id), .data = data});
 }
 
 static void on_job(struct translation *t, const struct mob_entry *entry)
 {
     char *data = mob_cstring_copy(entry->payload, entry->payload_bytes);
     struct mob_task_id none = {0};
-    publish(t, none, "job", 0, data, false, t->job);
+    publish(t, none, 0, &(struct mob_event){.type = "job", .subject = t->job, .data = data});
     free(data);
 }
 

@@ -218,6 +218,8 @@ static void trace_event(
     mob_text_json_string(&t, (const char *)entry->payload, e->type_bytes);
     mob_text_printf(&t, "%s,\"pid\":%llu,\"args\":{\"task\":\"%s\"", slice.is_span ? "" : ",\"s\":\"t\"",
         (unsigned long long)header->incarnation, mob_task_id_format(e->task, id));
+    if (e->attempt != 0)
+        mob_text_printf(&t, ",\"attempt\":%u", e->attempt);
     if (e->json_bytes > 0) {
         mob_text_puts(&t, ",\"data\":");
         write_data(entry, &t);

@@ -21,6 +21,11 @@ static void write_json(struct mob_text *t, const struct mob_event *event)
         mob_text_puts(t, ",\"job\":");
         mob_text_json_cstring(t, event->job);
     }
+    if (event->attempt != 0)
+        mob_text_printf(t, ",\"attempt\":%u", event->attempt);
+    if (event->incarnation != 0)
+        mob_text_printf(t, ",\"incarnation\":%u,\"actor_position\":%llu", event->incarnation,
+            (unsigned long long)event->actor_position);
     mob_text_puts(t, ",\"data\":");
     mob_event_data_write(t, event->data ? event->data : "{}");
     mob_text_putc(t, '}');

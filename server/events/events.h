@@ -60,6 +60,10 @@ struct mob_event {
     const char *task, *job, *function, *actor; /* for filters; NULL or "" when it has none */
     const char *data; /* JSON, or NULL for {}; text that is none is given as {"text": ...} */
     bool per_task;
+    /* Of what a function sent, whose data is its own: which attempt did, and an actor's call's turn. 0: none
+     * (unknown of what an older version logged). */
+    uint32_t attempt, incarnation;
+    uint64_t actor_position; /* with an incarnation */
 };
 
 struct mob_event_filter {

@@ -1,7 +1,11 @@
 """What /events tells: deaths and starts of nodes and workers, and of tasks that were submitted long before.   ctest: timeout=240"""
+import json
+import os
+import signal
+import subprocess
 import threading
 
-from lib_http_cluster import check, main
+from lib_http_cluster import BIN, check, main
 
 V1 = "/api/v1"
 
@@ -124,7 +128,6 @@ def test_an_actor_dies_and_is_started_again(c):
     actor = c.json("POST", V1 + "/actors", {"class": "quickstart.Counter", "arguments": [5], "options": {"max_restarts": 1}}, {"Prefer": "wait=10"}, expect=201)["id"]
     plain = submit(c, "quickstart.add", 1, 2)["id"]
     calls = {"before": c.json("POST", f"{V1}/actors/{actor}/methods/add", {"arguments": [0]}, {"Prefer": "wait=20"}, expect=200)["id"]}
-    import os, signal
     os.kill(c.json("GET", f"{V1}/actors/{actor}", expect=200)["pid"], signal.SIGKILL)
     # what comes before its death is noticed has a place in its first life, and runs in the second
     c.until("it is started again", lambda: c.json("GET", f"{V1}/actors/{actor}", expect=200)["incarnation"] == 2)
@@ -141,6 +144,52 @@ def test_an_actor_dies_and_is_started_again(c):
         check(done and done[0]["data"]["position"] == record["position"], "its place in the actor's log", done, record)
     check("incarnation" not in collect(c, after, lambda e: e["type"] == "task.finished", f"&task={plain}")[-1]["data"], "a plain task has none")
     check(len(of_type(events, "worker.died")) == 1, "and its worker's end", events)
+
+
+def streamed(c, after, query, count):
+    """The first of them from a position on, as server-sent events."""
+    connection, found, kind = c.connect(), [], ""
+    connection.request("GET", f"{V1}/events?{query[1:]}", headers={"Authorization": "Bearer " + c.token, "Accept": "text/event-stream", "Last-Event-ID": after})
+    response = connection.getresponse()
+    while len(found) < count:
+        line = response.readline().decode().rstrip("\n")
+        kind = line[7:] if line.startswith("event: ") else kind
+        if line.startswith("data: ") and kind != "bookmark":
+            found.append(json.loads(line[6:]))
+    connection.close()
+    return found
+
+
+def test_what_a_function_sends_says_which_attempt_did(c):
+    after = position(c)
+    task = submit(c, "http_talk.try_again", 4, 0, options={"max_retries": 5, "retry_on_error": True})["id"]
+    events = collect(c, after, lambda e: e["type"] == "task.finished", f"&task={task}")
+    ends = [e["data"]["attempt"] for e in events if e["type"] in ("task.retrying", "task.finished")]
+    check(ends == [1, 2, 3, 4], "it was tried by turns with an error and a dead worker", events)
+    for kind in ("talk.try", "progress", "talk.span"):
+        check([e.get("attempt") for e in of_type(events, kind)] == [1, 2, 3, 4], f"{kind}: each says its attempt", of_type(events, kind))
+    tried = of_type(events, "talk.try")
+    check([e["data"] for e in tried] == [{"try": i} for i in (1, 2, 3, 4)], "their data is the function's", tried)
+    check(not any("incarnation" in e or "actor_position" in e for e in tried), "a plain task has no turn", tried)
+    check(streamed(c, after, f"&task={task}", len(events)) == events, "the same as a stream")
+    spans = [e for e in c.json("GET", f"{V1}/timeline", expect=200)["traceEvents"] if e["name"] == "talk.span" and e["args"]["task"] == task]
+    check(sorted((e["args"].get("attempt") for e in spans), key=str) == [1, 2, 3, 4], "and in the timeline", spans)
+
+
+def test_what_an_actor_sends_says_its_turn(c):
+    after = position(c)
+    actor = c.json("POST", V1 + "/actors", {"class": "http_talk.Talker", "options": {"max_restarts": 1}}, {"Prefer": "wait=20"}, expect=201)["id"]
+    tell = lambda what: c.json("POST", f"{V1}/actors/{actor}/methods/tell", {"arguments": [what]}, {"Prefer": "wait=20"}, expect=200)["id"]
+    calls = [tell(0), tell(1)]
+    os.kill(c.json("GET", f"{V1}/actors/{actor}", expect=200)["pid"], signal.SIGKILL)
+    c.until("it is started again", lambda: c.json("GET", f"{V1}/actors/{actor}", expect=200)["incarnation"] == 2)
+    calls.append(tell(2))
+    for what, (call, incarnation) in enumerate(zip(calls, (1, 1, 2))):
+        record = c.json("GET", f"{V1}/tasks/{call}", expect=200)
+        told = of_type(collect(c, after, lambda e: e["type"] == "task.finished", f"&task={call}"), "talk.told")
+        check(told and told[0]["data"] == {"told": what}, "it was told", told)
+        said = [(e.get("attempt"), e.get("incarnation"), e.get("actor_position")) for e in told[:1]]
+        check(said == [(1, incarnation, record["position"])], "by its attempt, and in its turn", said, record)
 
 
 def test_a_node_dies(c):
@@ -161,6 +210,31 @@ def test_a_node_dies(c):
     check(started[0]["data"]["previous"] == before and started[0]["data"]["incarnation"] == now > before, "and the one that is", started, now)
     trace = c.json("GET", f"{V1}/timeline", expect=200)["traceEvents"]
     check({"node.died", "worker.died"} <= {e["name"] for e in trace}, "the timeline has them")
+
+
+def gcs_recoveries(c):
+    done = subprocess.run([BIN + "/mobula", "gcs", "status", "-o", "json", "--dir", c.directory], capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0, "gcs status", done.stdout, done.stderr)
+    return json.loads(done.stdout)["recoveries"]
+
+
+def test_a_recovery_is_seen(c):
+    after = position(c)
+    tasks = [submit(c, "quickstart.pause", 600000)["id"] for _ in range(5)]
+    before = c.json("GET", V1 + "/nodes", expect=200)["items"][0]["incarnation"]
+    c.kill("mobula-node")
+    c.until("ready again", lambda: back(c))
+    now = c.json("GET", V1 + "/nodes", expect=200)["items"][0]["incarnation"]
+    events = collect(c, after, lambda e: e["type"] == "node.recovered" and e["data"]["recovered"] == before)
+    ended = [e["data"] for e in of_type(events, "node.recovered") if e["data"]["recovered"] == before]
+    check([(e["incarnation"], e["tasks"]) for e in ended] == [(now, 5)], "the event says that all have an owner, once", ended, now)
+    ours = lambda: [r for r in c.json("GET", V1 + "/nodes", expect=200)["items"][0]["recoveries"] if r["incarnation"] == before]
+    rows = lambda: [(r["incarnation"], r["by"], r["state"], r.get("tasks"), r["takeovers"]) for r in gcs_recoveries(c)]
+    c.until("the record says so", lambda: rows() == [(before, now, "ended", 5, 0)])
+    check([(r["state"], r["tasks"], r["unfinished"]) for r in ours()] == [("ended", 5, 5)], "and the node", ours())
+    for task in tasks:
+        check(c.call("POST", f"{V1}/tasks/{task}:cancel")[0] in (200, 202), "cancelled")
+    c.until("the log is recovered", lambda: [r["state"] for r in ours()] == ["recovered"] and gcs_recoveries(c) == [])
 
 
 def test_a_node_that_is_told_to_stop_did_not_die(c):

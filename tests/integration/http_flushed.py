@@ -196,6 +196,27 @@ def test_events_of_what_was_flushed(c):
     check(of_tasks(again["events"]) == [], "nothing twice", again)
 
 
+def test_what_functions_sent_keeps_its_attempt(c):
+    c.deploy("http_talk")
+    begin = c.json("GET", f"{V1}/events", expect=200)["position"]
+    options = {"max_retries": 3, "retry_on_error": True}
+    task = c.json("POST", V1 + "/tasks", {"function": "http_talk.try_again", "arguments": [3, 0], "options": options}, {"Prefer": "wait=30"}, expect=200)["id"]
+    actor = c.json("POST", V1 + "/actors", {"class": "http_talk.Talker"}, {"Prefer": "wait=20"}, expect=201)["id"]
+    calls = [c.json("POST", f"{V1}/actors/{actor}/methods/tell", {"arguments": [i]}, {"Prefer": "wait=20"}, expect=200) for i in range(3)]
+    turns = [(1, 1, c.json("GET", f"{V1}/tasks/{call['id']}", expect=200)["position"]) for call in calls]
+    sent = lambda found: [e for e in found if e["type"] in ("talk.try", "progress", "talk.span", "talk.told")]
+    queries = {f"&task={task}": 9, f"&actor={actor}": 3}
+    hot = {query: sent(events(c, begin, query, until=lambda found: len(sent(found)) >= count)[0]) for query, count in queries.items()}
+    flushed(c)
+    forget(c)
+    for query, count in queries.items():
+        cold = sent(events(c, begin, query, until=lambda found: len(sent(found)) >= count)[0])
+        check(cold == hot[query], "as they were", query, cold, hot[query])
+    of_task, of_actor = hot.values()
+    check([e.get("attempt") for e in of_task] == [1, 1, 1, 2, 2, 2, 3, 3, 3], "their attempts", of_task)
+    check([(e.get("attempt"), e.get("incarnation"), e.get("actor_position")) for e in of_actor] == turns, "their turns", of_actor, turns)
+
+
 def follow(c, after, query):
     """To the present: whom the events are about, how many gaps were told, how many polls found nothing more."""
     seen, gaps, quiet = [], 0, 0

@@ -69,8 +69,14 @@ static enum mob_status last_words(struct mob_call *call)
 static enum mob_status try_again(struct mob_call *call)
 {
     int64_t attempt = mob_call_attempt(call), good = mob_arg_i64(call, 0);
+    char json[32];
+    int64_t begin = mob_span_begin(call);
     printf("try %ld\n%s", (long)attempt, attempt < good ? "then" : "");
     fflush(stdout);
+    snprintf(json, sizeof json, "{\"try\":%ld}", (long)attempt);
+    if (mob_event(call, "talk.try", json) != MOB_OK || mob_progress(call, 0.5, "half") != MOB_OK ||
+        mob_span_end(call, begin, "talk.span") != MOB_OK)
+        return mob_fail(call, "it cannot tell of it");
     if (attempt < good && attempt % 2 == 0)
         abort();
     if (attempt < good)
@@ -89,6 +95,16 @@ static enum mob_status create(struct mob_call *call)
     return MOB_OK;
 }
 
+/* The event has what the caller gave, so that it is known again. */
+static enum mob_status tell(struct mob_call *call)
+{
+    char json[48];
+    snprintf(json, sizeof json, "{\"told\":%ld}", (long)mob_arg_i64(call, 0));
+    if (mob_event(call, "talk.told", json) != MOB_OK)
+        return mob_fail(call, "it cannot tell of it");
+    return mob_return_i64(call, mob_arg_i64(call, 0));
+}
+
 /* clang-format off */
 MOB_MODULE("http_talk",
     MOB_FUNCTION("say", say, "utf8 text -> i64"),
@@ -100,5 +116,6 @@ MOB_MODULE("http_talk",
     MOB_FUNCTION("last_words_directly", last_words_directly, "-> i64"),
     {.name = "Talker", .main = create, .signature = "-> ()",
      .methods = MOB_METHODS(MOB_METHOD("say", say, "utf8 text -> i64"),
+         MOB_METHOD("tell", tell, "i64 what -> i64"),
          MOB_METHOD("count", count, "i64 lines, i64 pause_ms -> i64"))})
 /* clang-format on */

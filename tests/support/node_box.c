@@ -134,6 +134,25 @@ void node_box_restart(struct node_box *box)
     wait_ready(box);
 }
 
+void node_box_restart_to_die(struct node_box *box, const char *failpoints)
+{
+    int status = 0;
+    seal(box);
+    setenv("MOBULA_FAILPOINTS", failpoints, 1);
+    spawn_node(box);
+    unsetenv("MOBULA_FAILPOINTS");
+    int64_t deadline = mob_now() + READY_NS;
+    pid_t ended = 0;
+    while ((ended = waitpid(box->node, &status, WNOHANG)) == 0 && mob_now() < deadline)
+        poll(NULL, 0, 2);
+    if (ended != box->node || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) {
+        fprintf(stderr, "node_box: the node did not die at %s\n", failpoints);
+        node_box_print_log(box);
+        abort();
+    }
+    box->node = 0;
+}
+
 void node_box_revive(struct node_box *box)
 {
     if (box->gcs.redis == 0)

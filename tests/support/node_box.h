@@ -20,6 +20,8 @@ void node_box_start(struct node_box *box, int slots);
 void node_box_start_with(struct node_box *box, int slots, const char *const *args);
 /* Only the node, after node_box_kill: the next incarnation on the same directory. */
 void node_box_restart(struct node_box *box);
+/* The next incarnation with these MOBULA_FAILPOINTS, until SIGKILL has ended it: where they say. */
+void node_box_restart_to_die(struct node_box *box, const char *failpoints);
 void node_box_kill(struct node_box *box);
 /* Starts what is not running, in the supervisor's order; for kills of several processes at once. */
 void node_box_revive(struct node_box *box);

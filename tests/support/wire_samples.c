@@ -373,6 +373,11 @@ static void sample_with_payload(struct sample_world *w, struct sample_entry *out
         e->event.at_ns = tick(w);
         e->event.span_ns = (int64_t)sample_number(r);
         e->event.type_bytes = e->payload_bytes / 3;
+        e->event.attempt = sample_one_in(r, 3) ? sample_below(r, UINT32_MAX) : sample_below(r, 3);
+        if (sample_one_in(r, 3)) {
+            e->event.incarnation = 1 + sample_below(r, 4);
+            e->event.position = sample_number(r);
+        }
         e->event.json_bytes = e->payload_bytes - e->event.type_bytes;
     }
 }

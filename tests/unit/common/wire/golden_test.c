@@ -16,6 +16,7 @@
 #include "common/wire/block.h"
 #include "common/wire/bucket.h"
 #include "common/wire/checkpoint_row.h"
+#include "common/wire/recover_row.h"
 #include "common/wire/signature.h"
 #include "common/wire/tensor.h"
 #include "tests/support/wire_samples.h"
@@ -194,6 +195,9 @@ static void say_other(const struct mob_entry *e)
         say_task("event", e->event.task);
         say("  at %lld span %lld type %u json %u\n", (long long)e->event.at_ns, (long long)e->event.span_ns,
             e->event.type_bytes, e->event.json_bytes);
+        if (e->event.attempt != 0) /* none in version 1 */
+            say("  attempt %u incarnation %u position %llu\n", e->event.attempt, e->event.incarnation,
+                (unsigned long long)e->event.position);
         break;
     case MOB_ENTRY_EDGE:
     case MOB_ENTRY_SKIP:
@@ -493,6 +497,33 @@ static size_t make_checkpoint(void)
     return sizeof row + sizeof state - 1;
 }
 
+static void describe_recover(const uint8_t *bytes, size_t length)
+{
+    struct mob_recover_row row;
+    uint8_t key[MOB_RECOVER_KEY_BYTES];
+    assert_int_equal(mob_recover_row_open(bytes, length, &row), MOB_OK);
+    mob_recover_key(row.incarnation, key);
+    say_bytes("key", key, sizeof key);
+    say("recover version %u %s incarnation %llu by %llu from %llu takeovers %u tasks %u since %lld\n",
+        row.version, mob_recover_state_text(row.state), (unsigned long long)row.incarnation,
+        (unsigned long long)row.by, (unsigned long long)row.taken_from, row.takeovers, row.tasks,
+        (long long)row.since_wall_ns);
+}
+
+static size_t make_recover(void)
+{
+    struct mob_recover_row row = {.version = MOB_RECOVER_ROW_VERSION,
+        .state = MOB_RECOVER_ENDED,
+        .tasks = 7,
+        .incarnation = 0x0102030405060708,
+        .by = 12,
+        .taken_from = 11,
+        .since_wall_ns = 1700000000000000000,
+        .takeovers = 2};
+    memcpy(made, &row, sizeof row);
+    return sizeof row;
+}
+
 static const struct golden {
     const char *name;
     void (*describe)(const uint8_t *bytes, size_t length);
@@ -505,9 +536,12 @@ static const struct golden {
     {"spec_v1_resources", describe_spec, make_spec_resources, false},
     {"completion_v1", describe_completion, make_completion, false},
     {"error_v1", describe_error, make_error, false},
-    {"block_v1", describe_block, make_block, true},
-    {"bucket_v1", describe_bucket, make_bucket, true},
+    {"block_v1", describe_block, NULL, true},
+    {"block_v2", describe_block, make_block, true},
+    {"bucket_v1", describe_bucket, NULL, true}, /* of blocks of version 1 */
+    {"bucket_v1_blocks_v2", describe_bucket, make_bucket, true},
     {"checkpoint_v1", describe_checkpoint, make_checkpoint, false},
+    {"recover_v1", describe_recover, make_recover, false},
     {"tensor_f32_v1", describe_tensor, make_tensor_f32, false},
     {"tensor_bf16_v1", describe_tensor, make_tensor_bf16, false},
     {"tensor_bytes_v1", describe_tensor, make_tensor_bytes, false},

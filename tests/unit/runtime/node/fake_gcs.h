@@ -25,6 +25,7 @@ struct fake_row {
     uint8_t key[MOB_GCS_KEY_MAX];
     uint32_t key_length, value_length;
     uint8_t *value; /* NULL: deleted */
+    uint64_t version; /* 0: it was never there */
 };
 /* An operation that is not answered yet. */
 struct fake_op {
@@ -33,7 +34,7 @@ struct fake_op {
     mob_gcs_done_fn *done;
     void *arg;
     enum mob_status status;
-    uint64_t number;
+    uint64_t number, version;
     /* a read of a group, answered from what is there when its turn comes */
     struct mob_stream stream;
     uint32_t group;
@@ -58,7 +59,9 @@ static struct {
     uint32_t block_count;
     struct fake_row rows[FAKE_ROWS_MAX];
     uint32_t row_count;
-    uint64_t incarnations;
+    uint64_t incarnations, versions;
+    char node_name[16]; /* of all incarnations; "": none of them is the node's, so it recovers no log */
+    bool recovered[FAKE_LOGS_MAX]; /* RECOVERED was said of incarnation i + 1 */
     uint32_t reads; /* of groups, answered so far */
     bool hold_acks; /* blocks are kept, and nobody hears it */
     bool leaves_unfinished; /* a node that starts is told of none */
@@ -167,7 +170,8 @@ static inline void fake_kv(const struct fake_row *row, struct mob_gcs_kv *kv)
     *kv = (struct mob_gcs_kv){.key = row->key,
         .key_length = row->key_length,
         .value = row->value,
-        .value_length = row->value_length};
+        .value_length = row->value_length,
+        .version = row->version};
 }
 
 static inline void fake_answer_rows(struct fake_op *op, struct mob_gcs_answer *answer)
@@ -185,7 +189,7 @@ static inline void fake_answer(struct mob_gcs *gcs, struct fake_op *op)
 {
     static struct mob_gcs_incarnation incarnations[FAKE_LOGS_MAX];
     (void)gcs;
-    struct mob_gcs_answer answer = {.status = op->status, .number = op->number};
+    struct mob_gcs_answer answer = {.status = op->status, .number = op->number, .version = op->version};
     bool of_group = op->kind == FAKE_READ && !op->all, fails = of_group && FAKE.failing_reads > 0;
     FAKE.failing_reads -= fails;
     if (fails)
@@ -198,8 +202,11 @@ static inline void fake_answer(struct mob_gcs *gcs, struct fake_op *op)
         fake_answer_rows(op, &answer);
     if (op->incarnations) {
         answer.incarnation_count = (uint32_t)FAKE.incarnations;
-        for (uint64_t i = 0; i < FAKE.incarnations; i++)
-            incarnations[i] = (struct mob_gcs_incarnation){.id = i + 1, .state = MOB_GCS_SEALED};
+        for (uint64_t i = 0; i < FAKE.incarnations; i++) {
+            incarnations[i] = (struct mob_gcs_incarnation){
+                .id = i + 1, .state = FAKE.recovered[i] ? MOB_GCS_RECOVERED : MOB_GCS_SEALED};
+            memcpy(incarnations[i].name, FAKE.node_name, sizeof FAKE.node_name);
+        }
         answer.incarnations = incarnations;
     }
     FAKE.reads += op->kind == FAKE_READ;
@@ -323,6 +330,19 @@ static inline void fake_gcs_set(
     FAKE.rows[i].value_length = value_length;
     if (value)
         memcpy(FAKE.rows[i].value, value, value_length);
+    FAKE.rows[i].version = ++FAKE.versions;
+}
+
+/* Compare-and-set; true: the row is as asked. The answer has the version then, or the present one. */
+static inline bool fake_matches(const struct mob_gcs_put *put, struct fake_op *op)
+{
+    int i = fake_row_of(put->table, put->key, put->key_length);
+    uint64_t present = i >= 0 && FAKE.rows[i].value ? FAKE.rows[i].version : 0;
+    if (put->if_version == MOB_GCS_ANY_VERSION || put->if_version == present)
+        return true;
+    op->status = MOB_CONFLICT;
+    op->version = present;
+    return false;
 }
 
 enum mob_status mob_gcs_put(
@@ -330,8 +350,11 @@ enum mob_status mob_gcs_put(
 {
     if (FAKE.full)
         return MOB_QUEUE_FULL;
-    fake_gcs_set(put->table, put->key, put->key_length, put->value, put->value_length);
-    fake_op(gcs, done, arg);
+    struct fake_op *op = fake_op(gcs, done, arg);
+    if (fake_matches(put, op)) {
+        fake_gcs_set(put->table, put->key, put->key_length, put->value, put->value_length);
+        op->version = FAKE.versions;
+    }
     return MOB_OK;
 }
 
@@ -340,8 +363,9 @@ enum mob_status mob_gcs_delete(
 {
     if (FAKE.full)
         return MOB_QUEUE_FULL;
-    fake_gcs_set(del->table, del->key, del->key_length, NULL, 0);
-    fake_op(gcs, done, arg);
+    struct fake_op *op = fake_op(gcs, done, arg);
+    if (fake_matches(del, op))
+        fake_gcs_set(del->table, del->key, del->key_length, NULL, 0);
     return MOB_OK;
 }
 
@@ -387,6 +411,14 @@ enum mob_status mob_gcs_log_read(
 enum mob_status mob_gcs_log_seal(struct mob_gcs *gcs, uint64_t incarnation, mob_gcs_done_fn *done, void *arg)
 {
     (void)incarnation;
+    fake_op(gcs, done, arg);
+    return MOB_OK;
+}
+
+enum mob_status mob_gcs_log_recovered(
+    struct mob_gcs *gcs, uint64_t incarnation, mob_gcs_done_fn *done, void *arg)
+{
+    FAKE.recovered[incarnation - 1] = true;
     fake_op(gcs, done, arg);
     return MOB_OK;
 }
