@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "gcs/master/table_inner.h"
 
@@ -22,6 +23,19 @@ struct mob_table {
     struct mob_table_answer answers[MOB_TABLE_QUESTIONS_MAX]; /* never more than were asked */
     uint32_t question_count, answer_count, asked; /* asked: and not taken */
 };
+
+static void ask(struct mob_table *t, const struct mob_table_question *q, struct mob_table_answer *a)
+{
+    if (q->op == MOB_TABLE_INSERT)
+        (void)MOB_FAILPOINT("master.before_insert");
+    if (t->options.postgres != NULL)
+        table_postgres_ask(t->options.postgres, t->options.shard, &t->db, q, a);
+    else
+        table_file_ask(t->options.file, q, a);
+    if (q->op == MOB_TABLE_INSERT && a->status == MOB_CONFLICT)
+        MOB_LOG_WARN("master", "overtaken", "epoch=%llu term=%llu", (unsigned long long)q->config.epoch,
+            (unsigned long long)q->config.term);
+}
 
 static void *run(void *arg)
 {
@@ -39,10 +53,7 @@ static void *run(void *arg)
         memmove(&t->questions[0], &t->questions[1], --t->question_count * sizeof q);
         pthread_mutex_unlock(&t->lock);
         struct mob_table_answer a = {.op = q.op, .tag = q.tag, .status = MOB_UNAVAILABLE};
-        if (t->options.postgres != NULL)
-            table_postgres_ask(t->options.postgres, t->options.shard, &t->db, &q, &a);
-        else
-            table_file_ask(t->options.file, &q, &a);
+        ask(t, &q, &a);
         pthread_mutex_lock(&t->lock);
         t->answers[t->answer_count++] = a;
         uint64_t one = 1;

@@ -454,6 +454,7 @@ static const struct fault faults[] = {
     {.name = "both_members", .members = 2, .run = both_members},
     {.name = "links_are_hostile", .members = 3, .run = links_are_hostile, .proxied = true, .short_set = true},
     {.name = "master_after_insert", .members = 2, .run = fault_master_after_insert},
+    {.name = "master_inserts_late", .members = 2, .run = fault_master_inserts_late},
     {.name = "two_masters", .members = 2, .run = fault_two_masters},
     {.name = "postgres_is_away",
         .members = 2,

@@ -7,6 +7,7 @@
 
 void fault_master_after_insert(struct stage *s);
 void fault_two_masters(struct stage *s);
+void fault_master_inserts_late(struct stage *s);
 void fault_postgres_is_away(struct stage *s);
 void fault_postgres_down_tail_dies(struct stage *s);
 void fault_four_busy_loops(struct stage *s);

@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "common/base/process.h"
+
 static bool standby_is_active(struct stage *s)
 {
     char path[128];
@@ -54,6 +56,40 @@ void fault_two_masters(struct stage *s)
     stage_steps(s);
     kill(first, SIGCONT);
     stage_pause_up_to(s, 50 * MOB_MS);
+    stage_until(s, stage_is_whole, "the chain is not whole again");
+    stage_end_member(s, stage_slot_at(s, !stage_draw(s)));
+    stage_steps(s);
+}
+
+static bool master_1_has_stopped(struct stage *s)
+{
+    return mob_process_is_stopped(s->box.master[1]);
+}
+
+static bool master_1_was_overtaken(struct stage *s)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/master.1.log", s->box.directory);
+    return stage_lines_with(path, " overtaken ") > 0;
+}
+
+/* The second one stops when it is about to make an epoch, and goes on when the first one has made it: its
+ * compare-and-set finds it taken. */
+void fault_master_inserts_late(struct stage *s)
+{
+    s->box.masters = 2;
+    s->box.master_failpoints[1] = "master.before_insert=stop@1";
+    chain_box_start_master(&s->box, 1);
+    s->box.master_failpoints[1] = NULL;
+    gcs_load_for(&s->load, 300 * MOB_MS); /* it stands by */
+    kill(s->box.master[0], SIGSTOP);
+    stage_until(s, standby_is_active, "the standby does not take over");
+    stage_end_member(s, stage_slot_at(s, stage_draw(s)));
+    stage_until(s, master_1_has_stopped, "the second master makes no epoch");
+    kill(s->box.master[0], SIGCONT);
+    stage_steps(s); /* with a configuration of the first one's */
+    kill(s->box.master[1], SIGCONT);
+    stage_until(s, master_1_was_overtaken, "the second master's epoch was not refused");
     stage_until(s, stage_is_whole, "the chain is not whole again");
     stage_end_member(s, stage_slot_at(s, !stage_draw(s)));
     stage_steps(s);
