@@ -1,23 +1,16 @@
-/* nodesim [--seed N] [--seeds K] [--first N] [--trace] [--expect] [--without-index]: the liveness of nodes,
- * simulated.
- *
- * One seed is one exact run of two masters with the real machines (gcs/chain/node_watch.h, mastership), the
- * table where they agree, nodes whose processes die, stop, go on and are started again, and the home chain as
- * one object that takes blocks, seals and registrations, loses what was not on its disks when everything
- * dies, and starts again with what a master tells it and what nodes and masters still keep. Messages are
- * delayed, lost and doubled. What is asserted:
+/* The liveness of nodes: one seed is one exact run of two masters with the real machines
+ * (gcs/chain/node_watch.h, mastership), the table where they agree, nodes whose processes die, stop, go on
+ * and are started again, and the home chain as one object that takes blocks, seals and registrations, loses
+ * what was not on its disks when everything dies, and starts again with what a master tells it and what nodes
+ * and masters still keep. Messages are delayed, lost and doubled. What is asserted:
  *
  *   - a log whose cut is recorded has that many blocks, and takes none any more, over all deaths;
  *   - an incarnation is given out when all earlier ones of its node are sealed, and no block of an earlier
  *     one is taken once a later one has any: the world outside sees one node;
  *   - a cut that is recorded is the one that the chain told;
  *   - a second process under the name of one that lives is refused, and the first goes on;
- *   - when all faults have ended each node has one live incarnation, and the others are sealed.
- *
- * --expect: fails unless some seed breaks a rule (a build without one of them).
+ *   - when all faults have ended each node has one live incarnation, and the others are sealed ("stuck").
  */
-#include <getopt.h>
-
 #include "tests/sim/nodesim.h"
 
 /* ---- nodes ---- */
@@ -34,7 +27,7 @@ static void given_out(struct process *p, uint64_t incarnation)
     struct chain_log *log = nodesim_chain_log(&world.chain, incarnation);
     p->incarnation = incarnation;
     p->acked = 0;
-    world.given++;
+    nodesim_count(NODESIM_GIVEN);
     TRACE("node %u: start %llu is incarnation %llu", p->node, (unsigned long long)p->start,
         (unsigned long long)incarnation);
     if (log != NULL)
@@ -60,13 +53,15 @@ static void at_node(struct event *e)
         else
             p->up = false;
         p->refused = e->status == MOB_EXISTS;
-        world.seconds += p->refused;
+        if (p->refused)
+            nodesim_count(NODESIM_REFUSED);
         struct process *holder = p->refused ? nodesim_newest_process(p->node) : NULL;
         if (p->refused && holder == NULL)
             nodesim_fail("node %u: refused, and there is no other", p->node);
         if (holder != NULL && !holder->up) /* it died meanwhile */
             nodesim_start_next(holder, 1);
     } else if (e->what == AT_NODE_OVER && e->a == p->incarnation) {
+        nodesim_count(NODESIM_OVER);
         p->up = false;
     } else if (e->what == AT_NODE_APPENDED && e->a == p->incarnation) {
         p->asking = false;
@@ -125,42 +120,78 @@ static void start_processes(void)
 
 /* ---- what goes wrong ---- */
 
-static void fault(void)
+static bool stop(struct process *p, int64_t until)
+{
+    if (p == NULL || !p->up || p->paused_until > world.now)
+        return false;
+    p->paused_until = until;
+    return true;
+}
+
+static void hit_node(enum nodesim_cover what, int64_t until)
+{
+    uint32_t node = (uint32_t)nodesim_below(NODES), some = 0;
+    struct process *p = nodesim_newest_process(node);
+    bool lives = p != NULL && p->up, felt = false;
+    if (what == NODESIM_FAULT_KILL_NODE && lives) {
+        kill_process(p);
+        felt = true;
+    } else if (what == NODESIM_FAULT_PAUSE_NODE) {
+        felt = stop(p, until);
+    } else if (what == NODESIM_FAULT_SECOND_NODE && world.start_at[node] == 0) {
+        world.start_at[node] = world.now + 1;
+        felt = lives;
+    } else if (what == NODESIM_FAULT_PAUSE_SOME) {
+        for (uint32_t i = 0; i < world.process_count; i++)
+            some += nodesim_chance(0.3) && stop(&world.processes[i], until);
+        felt = some > 1;
+    }
+    if (felt)
+        nodesim_count(what);
+}
+
+static void hit_master(bool dies, int64_t until)
 {
     struct master *m = &world.masters[nodesim_below(MASTERS)];
-    uint32_t node = (uint32_t)nodesim_below(NODES);
-    struct process *p = nodesim_newest_process(node);
-    int64_t pause = world.now + (int64_t)nodesim_below(900 * MS);
+    bool active = m->mastership.active;
+    if (!dies && m->paused_until > world.now)
+        return;
+    nodesim_count(dies ? NODESIM_FAULT_KILL_MASTER : NODESIM_FAULT_PAUSE_MASTER);
+    if (active)
+        nodesim_count(dies ? NODESIM_FAULT_KILL_ACTIVE : NODESIM_FAULT_PAUSE_ACTIVE);
+    if (dies)
+        nodesim_master_start(m);
+    else
+        m->paused_until = until;
+}
+
+static void fault(void)
+{
+    int64_t until = world.now + (int64_t)nodesim_below(900 * MS);
     uint32_t dice = (uint32_t)nodesim_below(19);
     switch (dice == 18 ? 6 : dice % 6) {
     case 0:
-        if (p != NULL && p->up)
-            kill_process(p);
-        break;
-    case 6: /* somebody starts another under the same name */
-        world.start_at[node] = world.start_at[node] == 0 ? world.now + 1 : world.start_at[node];
+        hit_node(NODESIM_FAULT_KILL_NODE, until);
         break;
     case 1:
-        if (p != NULL)
-            p->paused_until = pause;
+        hit_node(NODESIM_FAULT_PAUSE_NODE, until);
         break;
     case 2:
-        nodesim_master_start(m);
-        break;
     case 3:
-        m->paused_until = pause;
+        hit_master(dice % 6 == 2, until);
         break;
     case 4:
-        if (world.chain_up) { /* everything of the chain dies */
-            world.chain_up = false;
-            world.deaths_of_all++;
-            TRACE("the chain dies");
-        }
+        if (!world.chain_up)
+            break;
+        world.chain_up = false;
+        nodesim_count(NODESIM_FAULT_KILL_CHAIN);
+        TRACE("the chain dies");
         break;
-    default: /* several at a time */
-        for (uint32_t i = 0; i < world.process_count; i++)
-            if (nodesim_chance(0.3))
-                world.processes[i].paused_until = pause;
+    case 6: /* somebody starts another under the same name */
+        hit_node(NODESIM_FAULT_SECOND_NODE, until);
+        break;
+    default:
+        hit_node(NODESIM_FAULT_PAUSE_SOME, until);
         break;
     }
 }
@@ -185,6 +216,19 @@ static bool is_whole(void)
     return each && world.chain_up;
 }
 
+/* Each message, and each question to the table, has its counter. */
+#define COUNTED(name, text, minimum) \
+    _Static_assert( \
+        (int)NODESIM_MSG_##name - (int)NODESIM_MSG_MASTER_ENROLL == (int)AT_##name - (int)AT_MASTER_ENROLL, \
+        #name);
+NODESIM_MESSAGES(COUNTED)
+#undef COUNTED
+#define COUNTED(name, text, minimum) \
+    _Static_assert( \
+        (int)NODESIM_ASKED_##name - (int)NODESIM_ASKED_ROW == (int)TABLE_##name - (int)TABLE_ROW, #name);
+NODESIM_QUESTIONS(COUNTED)
+#undef COUNTED
+
 static void deliver(struct event *e)
 {
     int64_t until = 0;
@@ -198,6 +242,8 @@ static void deliver(struct event *e)
         nodesim_put(*e, until - world.now + (int64_t)nodesim_below(MS));
         return;
     }
+    world.delivered++;
+    nodesim_count((enum nodesim_cover)(NODESIM_MSG_MASTER_ENROLL + (e->what - AT_MASTER_ENROLL)));
     if (to_master)
         nodesim_at_master(e);
     else if (to_node)
@@ -228,23 +274,17 @@ static void deliver_until(int64_t until)
     }
 }
 
-static void run(uint64_t seed, bool trace, bool index)
+static void begin(const struct sim_setup *setup)
 {
-    uint64_t seals = world.seals, deaths = world.deaths_of_all, given = world.given, zombies = world.zombies,
-             takeovers = world.takeovers, wrong = world.wrong_verdicts, refused = world.refused,
-             seconds = world.seconds;
     for (uint32_t i = 0; i < MASTERS; i++)
         mob_node_watch_destroy(world.masters[i].watch);
     for (uint32_t i = 0; i < world.event_count; i++)
         free(world.events[i].logs);
     memset(&world, 0, sizeof world);
-    world.seals = seals, world.deaths_of_all = deaths, world.given = given, world.zombies = zombies;
-    world.takeovers = takeovers, world.wrong_verdicts = wrong, world.refused = refused;
-    world.seconds = seconds;
-    world.trace = trace;
-    world.without_index = !index;
-    world.rng[0] = seed * 0x9e3779b97f4a7c15ull + 1;
-    world.rng[1] = seed ^ 0xd1b54a32d192ed03ull;
+    world.trace = setup->trace;
+    world.without_index = setup->without == NODESIM_RULE_INDEX;
+    world.rng[0] = setup->seed * 0x9e3779b97f4a7c15ull + 1;
+    world.rng[1] = setup->seed ^ 0xd1b54a32d192ed03ull;
     for (int i = 0; i < 8; i++)
         (void)nodesim_draw();
     world.now = 1000 * MS;
@@ -253,73 +293,49 @@ static void run(uint64_t seed, bool trace, bool index)
         nodesim_master_start(&world.masters[i]);
     for (uint32_t n = 0; n < NODES; n++)
         world.start_at[n] = world.now + 1;
-    int64_t begin = world.now;
-    for (int64_t at = begin; !world.failed; at += TICK) {
-        deliver_until(at);
-        world.now = at;
-        world.healing = at - begin > RUN_NS;
-        start_processes();
-        for (uint32_t i = 0; i < world.process_count; i++)
-            node_tick(i);
-        for (uint32_t i = 0; i < MASTERS; i++)
-            nodesim_master_tick(&world.masters[i]);
-        if (world.chain_up && nodesim_chance(0.05))
-            world.disk = world.chain; /* synced */
-        if (!world.healing && at >= world.fault_at) {
-            fault();
-            world.fault_at = at + 20 * MS + (int64_t)nodesim_below(250 * MS);
-        }
-        if (world.healing && is_whole())
-            return;
-        if (at - begin > RUN_NS + HEAL_NS)
-            nodesim_fail("not whole %lld ms after the last fault", HEAL_NS / MS);
+}
+
+static void tick(void)
+{
+    start_processes();
+    for (uint32_t i = 0; i < world.process_count; i++)
+        node_tick(i);
+    for (uint32_t i = 0; i < MASTERS; i++)
+        nodesim_master_tick(&world.masters[i]);
+    if (world.chain_up && nodesim_chance(0.05))
+        world.disk = world.chain; /* synced */
+    if (!world.healing && world.now >= world.fault_at) {
+        fault();
+        world.fault_at = world.now + 20 * MS + (int64_t)nodesim_below(250 * MS);
     }
 }
 
-int main(int argc, char **argv)
+void nodesim_run(const struct sim_setup *setup, struct sim_result *result_out)
 {
-    static const struct option options[] = {{"seed", 1, NULL, 's'}, {"seeds", 1, NULL, 'k'},
-        {"first", 1, NULL, 'f'}, {"trace", 0, NULL, 't'}, {"expect", 0, NULL, 'x'},
-        {"without-index", 0, NULL, 'i'}, {NULL, 0, NULL, 0}};
-    uint64_t first = 1, seeds = 1000;
-    bool trace = false, expect = false, index = true;
-    for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if (o == 's')
-            first = strtoull(optarg, NULL, 10), seeds = 1;
-        else if (o == 'k')
-            seeds = strtoull(optarg, NULL, 10);
-        else if (o == 'f')
-            first = strtoull(optarg, NULL, 10);
-        else if (o == 't')
-            trace = true;
-        else if (o == 'x')
-            expect = true;
-        else if (o == 'i')
-            index = false;
-        else
-            return 2;
+    begin(setup);
+    int64_t start = world.now;
+    for (int64_t at = start; !world.failed; at += TICK) {
+        deliver_until(at);
+        if (world.failed)
+            break;
+        world.now = at;
+        world.healing = at - start > RUN_NS;
+        tick();
+        if (world.failed || (world.healing && is_whole()))
+            break;
+        if (at - start > RUN_NS + HEAL_NS) {
+            nodesim_fail("not whole %lld ms after the last fault", HEAL_NS / MS);
+            world.stuck = true;
+        }
     }
-    if (getenv("MOBULA_LOG") == NULL)
-        mob_log_threshold = MOB_LOG_LEVEL_ERROR + 1;
-    for (uint64_t seed = first; seed < first + seeds; seed++) {
-        run(seed, trace, index);
-        if (!world.failed)
-            continue;
-        printf("%s by seed %llu after %llu: %s\n", expect ? "caught" : "failed", (unsigned long long)seed,
-            (unsigned long long)(seed - first), world.why);
-        return expect ? 0 : 1;
-    }
-    printf("%llu seeds: %llu incarnations given out, %llu seals, %llu of nodes that lived, %llu zombies, "
-           "%llu deaths of everything, %llu takeovers, %llu records refused, %llu second processes refused\n",
-        (unsigned long long)seeds, (unsigned long long)world.given, (unsigned long long)world.seals,
-        (unsigned long long)world.wrong_verdicts, (unsigned long long)world.zombies,
-        (unsigned long long)world.deaths_of_all, (unsigned long long)world.takeovers,
-        (unsigned long long)world.refused, (unsigned long long)world.seconds);
-    bool enough = seeds < 100 ||
-        (world.given > 5 * seeds && world.seals > 3 * seeds && world.wrong_verdicts > seeds &&
-            world.zombies > seeds / 10 && world.deaths_of_all > seeds && world.takeovers > 2 * seeds &&
-            world.refused > seeds / 10 && world.seconds > seeds / 10);
-    if (!enough)
-        printf("too little happened\n");
-    return expect || !enough ? 1 : 0;
+    *result_out = (struct sim_result){.failed = world.failed,
+        .stuck = world.stuck,
+        .is_void = !world.failed && (world.cover[NODESIM_GIVEN] < NODES || world.appended < BLOCKS_LEAST),
+        .events = world.delivered,
+        .operations = world.appended,
+        .virtual_ns = world.now - start};
+    memcpy(result_out->cover, world.cover, sizeof world.cover);
+    if (world.failed)
+        snprintf(result_out->why, sizeof result_out->why, "at %lld ms: %s", (long long)(world.now / MS),
+            world.why);
 }

@@ -1,15 +1,6 @@
-/* sim [--seed N] [--trace] [--seeds K] [--first N] [--minutes M] [--jobs J] [--expect unsafe|stuck]
- * [--without RULE]
- *
- * Runs seeds, on all cores; without a seed, --seeds (2,000) from --first (1) on. Prints how often each thing
- * happened, and fails when a rule is broken, when something happened too seldom, or when more than a tenth of
- * the seeds was void. A failing seed is printed with the line that replays it.
- *
- * --expect is for machines with a rule left out: succeeds with the first seed that breaks an invariant
- * (unsafe), or that is not whole again after all faults have ended (stuck), and prints "caught by seed N". A
- * process that ends by a signal is no such catch. --without leaves out a rule of the processes beside the
- * machine (enum sim_rule).
- */
+/* Runs seeds on all cores, counts, and says which one failed: sim_runner.h. */
+#include "tests/sim/sim_runner.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -23,23 +14,23 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "tests/sim/sim.h"
 
 #define JOBS_MAX 64
 
 struct board { /* shared by the jobs */
     _Atomic uint64_t next_seed, done, voids, failures, first_failed, events, operations, virtual_ns;
-    _Atomic uint64_t cover[SIM_COVERS];
+    _Atomic uint64_t cover[SIM_COVERS_MAX];
     _Atomic uint64_t running[JOBS_MAX]; /* seed of each job */
     _Atomic int stop, crashed;
     char why[512];
 };
 enum expect { EXPECT_NOTHING, EXPECT_UNSAFE, EXPECT_STUCK };
 struct arguments {
+    const struct sim_runner *runner;
     uint64_t seed, first, seeds, minutes, jobs;
     bool one, trace;
     enum expect expect;
-    enum sim_rule without;
+    int without;
 };
 
 static double seconds_now(void)
@@ -61,7 +52,7 @@ static void record(struct board *b, const struct arguments *a, uint64_t seed, co
     atomic_fetch_add(&b->events, r->events);
     atomic_fetch_add(&b->operations, r->operations);
     atomic_fetch_add(&b->virtual_ns, (uint64_t)r->virtual_ns);
-    for (int i = 0; i < SIM_COVERS; i++)
+    for (unsigned i = 0; i < a->runner->covers && !r->is_void; i++)
         atomic_fetch_add(&b->cover[i], r->cover[i]);
     if (counts(a, r) && atomic_fetch_add(&b->failures, 1) == 0) {
         atomic_store(&b->first_failed, seed);
@@ -79,7 +70,7 @@ static void work(struct board *b, const struct arguments *a, unsigned job, doubl
             return;
         struct sim_result result;
         atomic_store(&b->running[job], seed);
-        sim_run(&(struct sim_setup){.seed = seed, .without = a->without}, &result);
+        a->runner->run(&(struct sim_setup){.seed = seed, .without = a->without}, &result);
         atomic_store(&b->running[job], 0);
         record(b, a, seed, &result);
     }
@@ -106,19 +97,19 @@ static void reap(struct board *b, const pid_t *pids, unsigned jobs)
 
 static bool report(const struct board *b, const struct arguments *a, double seconds)
 {
-    uint64_t done = atomic_load(&b->done);
+    uint64_t done = atomic_load(&b->done), voids = atomic_load(&b->voids), count = done - voids;
     bool good = true;
-    for (int i = 0; i < SIM_COVERS; i++) {
-        double need = sim_cover_rows[i].minimum * (double)done / 1000;
+    for (unsigned i = 0; i < a->runner->covers; i++) {
+        const struct sim_cover_row *row = &a->runner->rows[i];
+        double need = row->minimum * (double)count / 1000;
         uint64_t n = atomic_load(&b->cover[i]);
         bool low = (double)n < need && done >= 500, high = need < 0 && (double)n > -need && done >= 500;
         good = good && !low && !high;
-        printf("%-22s %12llu  %s%s\n", sim_cover_rows[i].name, (unsigned long long)n, sim_cover_rows[i].text,
+        printf("%-22s %12llu  %s%s\n", row->name, (unsigned long long)n, row->text,
             low        ? "   TOO SELDOM"
                 : high ? "   TOO OFTEN"
                        : "");
     }
-    uint64_t voids = atomic_load(&b->voids);
     printf("%llu seeds from %llu, %llu void, %.1f s, %.1f million events, %llu operations, %.1f virtual s\n",
         (unsigned long long)done, (unsigned long long)a->first, (unsigned long long)voids, seconds,
         (double)atomic_load(&b->events) / 1e6, (unsigned long long)atomic_load(&b->operations),
@@ -171,7 +162,7 @@ static int run_many(const struct arguments *a, const char *program)
 static int run_one(const struct arguments *a)
 {
     struct sim_result r;
-    sim_run(&(struct sim_setup){.seed = a->seed, .trace = a->trace, .without = a->without}, &r);
+    a->runner->run(&(struct sim_setup){.seed = a->seed, .trace = a->trace, .without = a->without}, &r);
     printf("seed %llu %s%s: %llu events, %llu operations, %.3f virtual s %s\n", (unsigned long long)a->seed,
         r.failed ? "FAILED" : "passed", r.is_void ? " (void)" : "", (unsigned long long)r.events,
         (unsigned long long)r.operations, (double)r.virtual_ns / 1e9, r.why);
@@ -200,27 +191,22 @@ static enum expect expectation(const char *text)
     exit(2);
 }
 
-static enum sim_rule rule(const char *text)
+static int rule(const struct sim_runner *runner, const char *text)
 {
-    static const struct {
-        const char *name;
-        enum sim_rule rule;
-    } rules[] = {{"watermark", SIM_RULE_WATERMARK}, {"durable", SIM_RULE_DURABLE},
-        {"session", SIM_RULE_SESSION}, {"cut", SIM_RULE_CUT}, {"accept", SIM_RULE_ACCEPT},
-        {"takeover", SIM_RULE_TAKEOVER}, {"late-owner", SIM_RULE_LATE_OWNER}};
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-        if (strcmp(text, rules[i].name) == 0)
-            return rules[i].rule;
+    for (const struct sim_runner_rule *r = runner->rules; r->name != NULL; r++)
+        if (strcmp(text, r->name) == 0)
+            return r->rule;
     fprintf(stderr, "sim: no such rule: %s\n", text);
     exit(2);
 }
 
-int main(int argc, char **argv)
+int sim_runner_main(const struct sim_runner *runner, int argc, char **argv)
 {
     static const struct option options[] = {{"seed", 1, NULL, 's'}, {"trace", 0, NULL, 't'},
         {"seeds", 1, NULL, 'k'}, {"first", 1, NULL, 'f'}, {"minutes", 1, NULL, 'm'}, {"jobs", 1, NULL, 'j'},
         {"expect", 1, NULL, 'x'}, {"without", 1, NULL, 'w'}, {NULL, 0, NULL, 0}};
-    struct arguments a = {.first = 1, .seeds = 2000, .jobs = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN)};
+    struct arguments a = {
+        .runner = runner, .first = 1, .seeds = 2000, .jobs = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN)};
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (o) {
         case 's':
@@ -246,7 +232,7 @@ int main(int argc, char **argv)
             a.expect = expectation(optarg);
             break;
         case 'w':
-            a.without = rule(optarg);
+            a.without = rule(runner, optarg);
             break;
         default:
             fprintf(stderr,
