@@ -1,5 +1,6 @@
 /* After the restart of a sole member: what its clients still keep, put back in order (GCS.md 4). */
 #include "gcs/chain/chain_internal.h"
+#include "gcs/chain/chain_rules.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -259,8 +260,11 @@ static enum mob_status put_all_back(struct mob_chain *c, int64_t wall_ns, size_t
         struct mob_chain_put *put = &c->collected[i].put;
         enum mob_status one = status != MOB_OK ? status : put_back(c, put, wall_ns);
         if (one == MOB_OK) {
-            /* Up to the first hole only: whoever has seen what was there is to be told. */
-            if (put->request.old_seq != 0 && put->request.old_seq == c->history + 1)
+            /* Up to the first hole only: whoever has seen what was there is to be told. And only what is at
+             * its old place: one from a history that ended before may have pushed it away. */
+            bool next = put->request.old_seq == c->history + 1 || !MOB_RULE(HISTORY_HOLE);
+            bool in_place = put->request.old_seq == c->applied;
+            if (put->request.old_seq > c->history && next && in_place)
                 c->history = put->request.old_seq;
             (*back_out)++;
             continue;

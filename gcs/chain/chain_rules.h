@@ -22,6 +22,9 @@
 #define MOB_RULE_JOIN_STALLED 15 /* a joiner that hears nothing of its snapshot gives up */
 #define MOB_RULE_LOG_STALLED 16 /* so does one that has it, and hears nothing of the log behind it */
 
+/* A bug that there was, to be put back: the simulator finds it again (ctest sim/bug-history-hole). */
+#define MOB_RULE_HISTORY_HOLE 17 /* after a restart positions are the same up to the first hole only */
+
 /* Of gcs/chain/node_watch.c (ctest sim/nodes-without-*). */
 #define MOB_RULE_NODE_SEAL 11 /* the next incarnation is given out when the log before is sealed */
 #define MOB_RULE_NODE_TOLD 12 /* a chain that starts again is told what was sealed */

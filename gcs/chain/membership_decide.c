@@ -98,6 +98,18 @@ static const struct known *best_of_configuration(
     return best;
 }
 
+/* One of the newest configuration that came back with its store has more than any other, and may only be out
+ * of sight just now. */
+static bool one_was_here(struct mob_membership *m, int64_t now_ns)
+{
+    for (uint32_t i = 0; i < m->config.count; i++) {
+        const struct known *k = membership_next_life(m, i);
+        if (k != NULL && k->report.stored_synced != 0 && now_ns - k->heard_ns < m->options.gather_ns)
+            return true;
+    }
+    return false;
+}
+
 /* One that had been left out before everything died may be the last that has a store: a configuration that
  * the table took late may have left out who was the whole chain all the same. */
 static const struct known *best_of_others(const struct mob_membership *m, int64_t now_ns)
@@ -120,7 +132,7 @@ static void decide_start(struct mob_membership *m, int64_t now_ns)
     const struct known *best = best_of_configuration(m, now_ns, &missing);
     bool waited = now_ns - m->died_ns >= m->options.gather_ns;
     bool given_up = waited && m->options.start_without_all;
-    if (best == NULL && given_up)
+    if (best == NULL && given_up && !one_was_here(m, now_ns))
         best = best_of_others(m, now_ns);
     if (best == NULL || (missing > 0 && !given_up)) {
         if (waited)

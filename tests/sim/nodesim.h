@@ -1,4 +1,5 @@
-/* Between the files of nodesim (nodesim_main.c): one world, which a seed decides. */
+/* The liveness of nodes, simulated: between the files of nodesim (nodesim_run.c). One world, which a seed
+ * decides. */
 #ifndef MOB_TESTS_SIM_NODESIM_H
 #define MOB_TESTS_SIM_NODESIM_H
 
@@ -10,6 +11,7 @@
 #include "common/base/log.h"
 #include "gcs/chain/membership.h"
 #include "gcs/chain/node_watch.h"
+#include "tests/sim/nodesim_cover.h"
 
 #define MS 1000000ll
 #define TICK (10 * MS)
@@ -21,6 +23,7 @@
 #define PROCESSES_MAX 200u
 #define EVENTS_MAX 8192u
 #define SILENCE (300 * MS)
+#define BLOCKS_LEAST 60u /* with fewer a run means nothing */
 #define PATIENCE (150 * MS)
 
 enum what {
@@ -36,10 +39,13 @@ enum what {
     AT_CHAIN_APPEND,
     AT_NODE_ENROLLED,
     AT_NODE_OVER,
-    AT_NODE_APPENDED,
-    AT_CHAIN_BOOK
+    AT_NODE_APPENDED
 };
 enum table_op { TABLE_ROW = 1, TABLE_SET_ROW, TABLE_LOGS, TABLE_NOTE };
+enum nodesim_rule {
+    NODESIM_RULE_NONE = 0,
+    NODESIM_RULE_INDEX /* the table refuses a second live incarnation of a node */
+};
 struct event {
     int64_t at;
     uint64_t order;
@@ -91,8 +97,9 @@ struct master {
 
 struct nodesim {
     uint64_t rng[2];
-    bool trace, failed, healing, without_index;
+    bool trace, failed, stuck, healing, without_index;
     char why[400];
+    uint64_t cover[NODESIM_COVERS], delivered, appended;
     int64_t now;
     uint64_t order;
     struct event events[EVENTS_MAX];
@@ -109,7 +116,6 @@ struct nodesim {
     int64_t start_at[NODES];
     uint64_t newest_given[NODES], newest_taken[NODES]; /* incarnations */
     int64_t fault_at;
-    uint64_t deaths_of_all, seals, given, zombies, takeovers, wrong_verdicts, refused, seconds;
 };
 extern struct nodesim world;
 
@@ -123,6 +129,8 @@ extern struct nodesim world;
     } while (0)
 
 /* nodesim_chain.c: chance, messages, the table, and the home chain as one object */
+void nodesim_run(const struct sim_setup *setup, struct sim_result *result_out);
+void nodesim_count(enum nodesim_cover what);
 uint64_t nodesim_draw(void);
 uint64_t nodesim_below(uint64_t n);
 bool nodesim_chance(double p);

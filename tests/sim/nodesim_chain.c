@@ -5,6 +5,11 @@ struct nodesim world;
 
 /* ---- chance, time, messages ---- */
 
+void nodesim_count(enum nodesim_cover what)
+{
+    world.cover[what]++;
+}
+
 uint64_t nodesim_draw(void)
 {
     uint64_t x = world.rng[0], y = world.rng[1];
@@ -59,19 +64,24 @@ void nodesim_send_event(struct event e, bool may_double)
 {
     double loss = world.healing ? 0 : 0.04;
     if (nodesim_chance(loss)) {
+        nodesim_count(NODESIM_FAULT_LOST);
         free(e.logs);
         free(e.seals);
         return;
     }
-    int64_t delay = (int64_t)nodesim_below((uint64_t)(nodesim_chance(0.05) ? 120 * MS : 12 * MS));
+    bool late = nodesim_chance(0.05);
+    int64_t delay = (int64_t)nodesim_below((uint64_t)(late ? 120 * MS : 12 * MS));
+    if (late)
+        nodesim_count(NODESIM_FAULT_LATE);
     if (may_double && !world.healing && nodesim_chance(0.03)) {
         struct event twin = e;
         if (e.logs != NULL)
             twin.logs = nodesim_copy_of(&e);
         twin.seals = NULL;
-        if (e.seals == NULL)
+        if (e.seals == NULL) {
+            nodesim_count(NODESIM_FAULT_DOUBLED);
             nodesim_put(twin, (int64_t)nodesim_below(150 * MS));
-        else
+        } else
             free(twin.logs);
     }
     nodesim_put(e, delay); // NOLINT(clang-analyzer-unix.Malloc): the queue owns the copies now
@@ -109,10 +119,14 @@ static enum mob_status note(const struct event *e)
 {
     struct mob_node_log *row = nodesim_table_row(e->log.incarnation);
     uint32_t state = row == NULL ? MOB_NODE_LOG_NONE : row->state;
-    if (e->row.term != world.row.term || state != e->old_state || (row == NULL && another_lives(&e->log))) {
-        world.refused++;
+    bool mine = e->row.term == world.row.term && state == e->old_state;
+    if (!mine || (row == NULL && another_lives(&e->log))) {
+        nodesim_count(NODESIM_NOTES_REFUSED);
+        if (mine)
+            nodesim_count(NODESIM_NOTES_ANOTHER);
         return MOB_CONFLICT;
     }
+    nodesim_count((enum nodesim_cover)(NODESIM_NONE_LIVE + state));
     if (row == NULL)
         row = &world.table[world.table_count++];
     *row = e->log;
@@ -131,6 +145,7 @@ void nodesim_at_table(struct event *e)
 {
     struct event answer = {
         .what = AT_MASTER_TABLE, .to = e->from, .op = e->op, .tag = e->tag, .status = MOB_OK};
+    nodesim_count((enum nodesim_cover)(NODESIM_ASKED_ROW + (e->op - TABLE_ROW)));
     if (e->op == TABLE_SET_ROW) {
         if (memcmp(&world.row, &e->old_row, sizeof world.row) == 0)
             world.row = e->row;
@@ -173,8 +188,8 @@ void nodesim_at_chain(struct event *e)
     case AT_CHAIN_SEAL:
         answer.what = AT_MASTER_CUT;
         answer.status = log == NULL ? MOB_NOT_FOUND : MOB_OK;
+        nodesim_count(log != NULL && log->live ? NODESIM_SEALED : NODESIM_SEALED_AGAIN);
         if (log != NULL) {
-            world.seals += log->live;
             log->live = false;
             answer.b = log->blocks;
         }
@@ -193,6 +208,7 @@ void nodesim_at_chain(struct event *e)
             answer.status = MOB_SEALED;
         } else if (e->b == log->blocks) {
             log->blocks++;
+            world.appended++;
             check_taken(log);
         } else if (e->b > log->blocks) {
             return;
@@ -219,6 +235,8 @@ static void drop_answers_of_old_history(void)
             to_node ? world.processes[e->to].paused_until : world.masters[e->to % MASTERS].paused_until;
         if ((!to_node && !to_master) || paused_until > world.now)
             world.events[kept++] = *e;
+        else
+            nodesim_count(NODESIM_OLD_ANSWERS);
     }
     world.event_count = kept;
 }
@@ -229,6 +247,7 @@ void nodesim_at_chain_book(struct event *e)
     if (world.chain_up)
         return;
     world.chain = world.disk;
+    nodesim_count(NODESIM_STARTS);
     drop_answers_of_old_history();
     struct chain *c = &world.chain;
     for (uint32_t i = 0; i < world.process_count; i++) { /* nodes that live send again what may be missing */
@@ -242,12 +261,15 @@ void nodesim_at_chain_book(struct event *e)
                 .incarnation = p->incarnation, .node = p->node, .live = true, .given = true};
         }
         uint64_t kept = p->acked + p->asking; /* and the one that was not answered */
-        if (log->live && kept > log->blocks)
+        if (log->live && kept > log->blocks) {
             log->blocks = kept;
+            nodesim_count(NODESIM_BLOCKS_BACK);
+        }
     }
     for (uint32_t i = 0; i < MASTERS; i++) /* so do masters: seals that were answered keep their place */
         for (uint32_t k = 0; k < c->count && world.masters[i].up; k++)
             if (world.masters[i].cuts[c->logs[k].incarnation] != 0 && c->logs[k].live) {
+                nodesim_count(NODESIM_SEALS_BACK);
                 c->logs[k].live = false;
                 c->logs[k].blocks = world.masters[i].cuts[c->logs[k].incarnation] - 1;
             }
@@ -258,6 +280,7 @@ void nodesim_at_chain_book(struct event *e)
         if (log->blocks > e->seals[i].cut)
             log->blocks = e->seals[i].cut;
         log->live = false;
+        nodesim_count(NODESIM_STARTS_TOLD);
     }
     for (uint32_t i = 0; i < c->count; i++) { /* those that nobody sent are sealed where they are */
         bool there = false;
@@ -265,8 +288,10 @@ void nodesim_at_chain_book(struct event *e)
             there =
                 there || (world.processes[k].up && world.processes[k].incarnation == c->logs[i].incarnation);
         const struct mob_node_log *row = nodesim_table_row(c->logs[i].incarnation);
-        if (!there && c->logs[i].live && c->logs[i].given)
+        if (!there && c->logs[i].live && c->logs[i].given) {
             c->logs[i].live = false;
+            nodesim_count(NODESIM_ABSENT);
+        }
         /* Blocks that nobody has any more are lost, and named. What is sealed has no more than its cut. */
         if (row != NULL && row->state == MOB_NODE_LOG_SEALED && c->logs[i].blocks < row->cut)
             c->logs[i].blocks = row->cut;

@@ -16,9 +16,12 @@ static struct event question(struct master *m, enum table_op op, uint64_t *tag_o
 static void tell_book(struct master *m)
 {
     struct mob_gcs_seal *seals = malloc(MOB_GCS_SEALS_MAX * sizeof *seals);
-    struct event e = {.what = AT_CHAIN_BOOK, .seals = seals};
+    struct event e = {.seals = seals};
     /* Its configuration is made under its term, which the table checks: here in one step. */
-    if (m->mastership.row.term != world.row.term || !mob_node_watch_settled(m->watch)) {
+    bool mine = m->mastership.row.term == world.row.term, settled = mob_node_watch_settled(m->watch);
+    if (mine && !settled)
+        nodesim_count(NODESIM_STARTS_LATER);
+    if (!mine || !settled) {
         free(seals);
         return;
     }
@@ -54,8 +57,9 @@ static void obey(struct master *m, const struct mob_node_watch_action *a)
         e.old_state = a->old_state;
         nodesim_send_event(e, false);
         for (uint32_t i = 0; i < world.process_count; i++)
-            world.wrong_verdicts += a->log.state == MOB_NODE_LOG_DEAD && world.processes[i].up &&
-                world.processes[i].incarnation == a->log.incarnation;
+            if (a->log.state == MOB_NODE_LOG_DEAD && world.processes[i].up &&
+                world.processes[i].incarnation == a->log.incarnation)
+                nodesim_count(NODESIM_WRONG_VERDICTS);
         break;
     case MOB_NODE_WATCH_READ:
         if (m->logs_tag == 0)
@@ -83,10 +87,10 @@ static void obey(struct master *m, const struct mob_node_watch_action *a)
     case MOB_NODE_WATCH_END: /* the supervisor ends it, or only starts another beside it: a zombie */
         for (uint32_t i = 0; i < world.process_count; i++)
             if ((int64_t)world.processes[i].start == a->log.pid) {
-                if (nodesim_chance(0.5))
-                    world.processes[i].up = false;
-                else
-                    world.zombies += world.processes[i].up;
+                bool up = world.processes[i].up, ends = nodesim_chance(0.5);
+                if (up)
+                    nodesim_count(ends ? NODESIM_ENDED : NODESIM_ZOMBIES);
+                world.processes[i].up = up && !ends;
                 nodesim_start_next(&world.processes[i], 1);
             }
         break;
@@ -146,6 +150,7 @@ void nodesim_master_tick(struct master *m)
         m->logs_tag = 0;
     if (m->note_tag != 0 && world.now >= m->note_deadline) {
         m->note_tag = 0;
+        nodesim_count(NODESIM_NOTES_UNKNOWN);
         mob_node_watch_on_noted(m->watch, MOB_TIMEOUT, world.now);
     }
     if (m->mastership.active && !m->began && m->logs_tag == 0)
@@ -172,7 +177,10 @@ static void master_table(struct master *m, struct event *e)
             mob_mastership_on_row(&m->mastership, &e->row, world.now);
         if (m->mastership.active && !was) {
             m->logs_tag = 0;
-            world.takeovers++;
+            nodesim_count(NODESIM_TAKEOVERS);
+            for (uint32_t i = 0; i < MASTERS; i++)
+                if (&world.masters[i] != m && world.masters[i].mastership.active)
+                    nodesim_count(NODESIM_TWO_MASTERS);
             TRACE("master %d is active, term %llu", (int)(m - world.masters),
                 (unsigned long long)m->mastership.row.term);
         }
@@ -182,6 +190,7 @@ static void master_table(struct master *m, struct event *e)
     } else if (e->tag == m->logs_tag) {
         m->logs_tag = 0;
         if (m->began) {
+            nodesim_count(NODESIM_LOGS_READ);
             mob_node_watch_on_logs(m->watch, e->logs, e->count, world.now);
         } else if (m->mastership.active) {
             m->began = true;

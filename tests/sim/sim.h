@@ -10,7 +10,7 @@
  *   sim_run(&(struct sim_setup){.seed = 7}, &result);
  *
  * Nothing here reads a clock, a file or an address: only the seed decides. Single-threaded; several runs at
- * once take several processes (sim_main.c).
+ * once take several processes (sim_runner.h).
  */
 #ifndef MOB_TESTS_SIM_SIM_H
 #define MOB_TESTS_SIM_SIM_H
@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "tests/sim/sim_cover.h"
+#include "tests/sim/sim_runner.h"
 
 #define SIM_US 1000ll
 #define SIM_MS 1000000ll
@@ -47,20 +48,6 @@ enum sim_rule {
     SIM_RULE_ACCEPT, /* the new owner's log says so first */
     SIM_RULE_TAKEOVER, /* who recovers is replaced when it is dead */
     SIM_RULE_LATE_OWNER /* what a dead node told the directory last must not arrive behind its recovery */
-};
-struct sim_setup {
-    uint64_t seed;
-    enum sim_rule without;
-    bool trace;
-};
-struct sim_result {
-    bool failed; /* `why` says which rule was broken, and when */
-    bool stuck; /* that rule: after all faults have ended everything is whole again */
-    bool is_void; /* too little happened to mean anything */
-    char why[512];
-    uint64_t events, operations; /* operations: answered to clients */
-    int64_t virtual_ns;
-    uint64_t cover[SIM_COVERS];
 };
 void sim_run(const struct sim_setup *setup, struct sim_result *result_out);
 

@@ -295,28 +295,56 @@ static bool was_heard(struct sim *s, const struct sim_answer *a)
     return false;
 }
 
+void sim_check_registered(struct sim *s, const struct mob_chain_entry *e)
+{
+    for (size_t i = 0; i < s->registered_count; i++)
+        if (s->registered[i].log == e->number)
+            return;
+    *SIM_GROW(s->registered, s->registered_count, s->registered_capacity) =
+        (struct sim_registered){e->number, e->client, e->request};
+}
+
+/* Nobody can say again that there was this log: its registration is gone, or its blocks are. */
+static void excuse(struct sim *s, const struct sim_answer *a)
+{
+    if ((a->client & MOB_GCS_CLIENT_BIT) == 0)
+        *SIM_GROW(s->excused, s->excused_count, s->excused_capacity) = a->client;
+    for (size_t i = 0; i < s->registered_count; i++)
+        if (s->registered[i].client == a->client && s->registered[i].request == a->request)
+            *SIM_GROW(s->excused, s->excused_count, s->excused_capacity) = s->registered[i].log;
+}
+
 static void lose(struct sim *s, const struct sim_member *m, const struct sim_answer *a)
 {
     s->tasks_tainted = true;
-    bool alive = false, known = false;
+    struct sim_lost lost = {.answer = *a};
     for (size_t i = 0; i < m->client_count; i++)
         if (m->clients[i].client == a->client) {
-            alive = m->clients[i].answered;
-            known = m->clients[i].awaited;
+            lost.alive = m->clients[i].answered;
+            lost.known = m->clients[i].awaited;
         }
-    /* A log can be carried on only when its registrar, who may be unknown too, was heard as well. */
-    bool is_log = (a->client & MOB_GCS_CLIENT_BIT) == 0;
-    SIM_CHECK(s, !alive || !was_heard(s, a) || (is_log && loss_names(m, a->client, a->seq)),
-        "request %llu of client %llx was replied as %llu and is gone, though it was sent again",
-        (unsigned long long)a->request, (unsigned long long)a->client, (unsigned long long)a->seq);
-    SIM_CHECK(s, !known || !was_heard(s, a) || loss_names(m, a->client, a->seq),
-        "request %llu of client %llx was replied as %llu and is gone, and nothing names it",
-        (unsigned long long)a->request, (unsigned long long)a->client, (unsigned long long)a->seq);
-    if (is_log)
-        *SIM_GROW(s->excused, s->excused_count, s->excused_capacity) = a->client;
+    if (was_heard(s, a))
+        *SIM_GROW(s->lost, s->lost_count, s->lost_capacity) = lost;
+    excuse(s, a);
     for (size_t i = 0; i < s->history_count; i++)
         if (s->history[i].chain_client == a->client && s->history[i].request == a->request)
             sim_history_taint(s, s->history[i].key);
+}
+
+void sim_check_named(struct sim *s, const struct sim_member *m)
+{
+    for (size_t i = 0; i < s->lost_count; i++) {
+        const struct sim_answer *a = &s->lost[i].answer;
+        bool named = loss_names(m, a->client, a->seq);
+        /* A log can be carried on only when its registrar, who may be unknown too, was heard as well. */
+        bool is_log = (a->client & MOB_GCS_CLIENT_BIT) == 0;
+        SIM_CHECK(s, !s->lost[i].alive || (is_log && named),
+            "request %llu of client %llx was replied as %llu and is gone, though it was sent again",
+            (unsigned long long)a->request, (unsigned long long)a->client, (unsigned long long)a->seq);
+        SIM_CHECK(s, !s->lost[i].known || named,
+            "request %llu of client %llx was replied as %llu and is gone, and nothing names it",
+            (unsigned long long)a->request, (unsigned long long)a->client, (unsigned long long)a->seq);
+    }
 }
 
 /* A write that was committed, whose client has not heard of it, comes back among the last, though somebody
@@ -350,6 +378,7 @@ void sim_check_collected(struct sim *s, struct sim_member *m)
 {
     check_seals(s, m);
     size_t kept = 0;
+    s->lost_count = 0;
     for (size_t i = 0; i < s->answer_count; i++) {
         struct sim_answer a = s->answers[i];
         uint64_t last;

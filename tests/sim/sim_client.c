@@ -27,6 +27,7 @@ void sim_client_start(struct sim *s, struct sim_client *c)
     memset(c->known_version, 0, sizeof c->known_version);
     c->log_registering = c->sealing = 0;
     c->ask_at = 0;
+    c->leave_at = sim_chance(s, 0.3) ? s->now + sim_between(s, 50 * SIM_MS, 600 * SIM_MS) : INT64_MAX;
     if (c->watches)
         sim_sub_start(s, c, &c->watch, 0);
     if (c->flushes)
@@ -237,7 +238,8 @@ static void submit_blocks(struct sim *s, struct sim_client *c)
         return;
     }
     for (uint64_t n = sim_below(s, 4); n > 0 && sim_stream_unanswered(log) < LOG_WINDOW; n--) {
-        if (s->healing && !sim_tasks_want_a_block(c))
+        /* One whose log was sealed hears it with its next block; a real node also from its master. */
+        if (s->healing && !sim_tasks_want_a_block(c) && !sim_log_is_sealed(s, log->client))
             return;
         struct sim_record record = sim_tasks_next_record(s, c);
         (void)sim_client_append(s, c, &record);
@@ -271,6 +273,23 @@ static void submit_some(struct sim *s, struct sim_client *c)
         submit_blocks(s, c);
 }
 
+/* It asks for nothing more, waits for what it has asked for, and says good-bye. */
+static bool is_leaving(const struct sim *s, const struct sim_client *c)
+{
+    return !s->healing && s->now >= c->leave_at;
+}
+
+static void leave(struct sim *s, struct sim_client *c)
+{
+    struct sim_msg *msg =
+        sim_msg_create(SIM_BYE, c->number, sim_node_of_member(c->config.members[0]), NULL, 0);
+    msg->epoch = c->config.epoch;
+    msg->client = c->keys.client;
+    SIM_TRACE(s, "client %u leaves: %llx", c->number, (unsigned long long)c->keys.client);
+    sim_send(s, msg);
+    sim_client_ends(s, c);
+}
+
 static void ask_where(struct sim *s, struct sim_client *c)
 {
     uint32_t n = s->plan.slots + SIM_MASTERS;
@@ -285,8 +304,10 @@ void sim_client_tick(struct sim *s, struct sim_client *c)
         c->ask_at = s->now + (c->config.epoch == 0 ? 3 * SIM_MS : sim_between(s, SIM_MS, ASK_NS));
         ask_where(s, c);
     }
-    submit_some(s, c);
-    seal_dead_ones(s, c);
+    if (!is_leaving(s, c)) {
+        submit_some(s, c);
+        seal_dead_ones(s, c);
+    }
     sim_recovery_tick(s, c);
     sim_stream_tick(s, c, &c->keys);
     sim_stream_tick(s, c, &c->log);
@@ -301,6 +322,8 @@ void sim_client_tick(struct sim *s, struct sim_client *c)
             send_get(s, c, g);
         }
     }
+    if (is_leaving(s, c) && sim_client_idle(c))
+        leave(s, c);
 }
 
 /* ---- what it hears ---- */
@@ -366,7 +389,6 @@ static void on_keys_reply(
 
 static void on_reply(struct sim *s, struct sim_client *c, const struct sim_msg *msg)
 {
-    sim_cover_add(s, SIM_MSG_REPLY);
     if (msg->epoch < c->floor_epoch)
         return;
     /* Of a chain that it has not heard of: there is no link to that yet. */
@@ -415,7 +437,6 @@ static void on_reply(struct sim *s, struct sim_client *c, const struct sim_msg *
 
 static void on_expired(struct sim *s, struct sim_client *c, const struct sim_msg *msg)
 {
-    sim_cover_add(s, SIM_MSG_EXPIRED);
     if (msg->client == c->keys.client && msg->client != 0) {
         SIM_TRACE(s, "client %u: expired", c->number);
         c->log_registering = c->sealing = 0;
@@ -463,11 +484,9 @@ void sim_client_message(struct sim *s, struct sim_client *c, const struct sim_ms
         on_reply(s, c, msg);
         break;
     case SIM_NACK:
-        sim_cover_add(s, SIM_MSG_NACK);
         on_config(s, c, &msg->config);
         break;
     case SIM_GAP:
-        sim_cover_add(s, SIM_MSG_GAP);
         if (msg->client == c->keys.client)
             sim_stream_gap(s, c, &c->keys, msg->b);
         else if (msg->client == c->log.client)
@@ -510,11 +529,13 @@ void sim_client_message(struct sim *s, struct sim_client *c, const struct sim_ms
     case SIM_PUT:
     case SIM_ATTACH:
     case SIM_RESENT:
+    case SIM_BYE:
     case SIM_GET:
     case SIM_WHERE:
     case SIM_REPORT:
     case SIM_LEASE:
-    case SIM_JOIN:
+    case SIM_BOOK:
+    case SIM_ENTER:
     case SIM_DB:
     case SIM_MSG_TYPES:
         break;

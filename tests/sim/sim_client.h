@@ -25,7 +25,7 @@ struct sim_client {
     bool has_log;
     uint32_t window;
     double get_share;
-    int64_t think_until, think_ns, ask_at;
+    int64_t think_until, think_ns, ask_at, leave_at; /* leave_at: its program ends well */
     struct mob_gcs_config config;
     uint64_t floor_epoch; /* nothing is heard from links that were closed: those of older chains that died */
     uint64_t durable;

@@ -10,10 +10,18 @@ const struct sim_cover_row sim_cover_rows[SIM_COVERS] = {
 #define SIM_COVER_ROW(name, text, minimum) [SIM_##name] = {#name, text, minimum},
     SIM_COVER(SIM_COVER_ROW)
 #undef SIM_COVER_ROW
-#define SIM_FAULT_ROW(name, text, minimum) \
-    [SIM_COVER_FAULT_FIRST + SIM_FAULT_##name] = {"FAULT_" #name, text, minimum},
-        SIM_FAULTS(SIM_FAULT_ROW)
-#undef SIM_FAULT_ROW
+#define SIM_COVER_ROW(name, text, minimum) [SIM_MSG_##name] = {"MSG_" #name, text, minimum},
+        SIM_MESSAGES(SIM_COVER_ROW)
+#undef SIM_COVER_ROW
+#define SIM_COVER_ROW(name, text, minimum) [SIM_LINK_##name] = {"LINK_" #name, text, minimum},
+            SIM_LINKS(SIM_COVER_ROW)
+#undef SIM_COVER_ROW
+#define SIM_COVER_ROW(name, text, minimum) [SIM_ASKED_##name] = {"ASKED_" #name, text, minimum},
+                SIM_QUESTIONS(SIM_COVER_ROW)
+#undef SIM_COVER_ROW
+#define SIM_COVER_ROW(name, text, minimum) [SIM_COVER_FAULT_##name] = {"FAULT_" #name, text, minimum},
+                    SIM_FAULTS(SIM_COVER_ROW)
+#undef SIM_COVER_ROW
 };
 
 /* ---- xoshiro256** ---- */

@@ -69,10 +69,10 @@ static void down(struct sim *s, struct sim_node *node, uint8_t number)
     sim_at(s, after, (struct sim_event){.type = SIM_EV_RESTART, .node = number, .life = node->life});
 }
 
-void sim_kill_member(struct sim *s, struct sim_member *m, bool power, bool wipe)
+bool sim_kill_member(struct sim *s, struct sim_member *m, bool power, bool wipe)
 {
     if (!m->node->up)
-        return;
+        return false;
     struct sim_disk *d = &m->disk;
     count_role(s, m);
     SIM_TRACE(s, "member %u dies%s%s, applied %llu committed %llu", m->slot, power ? " with its power" : "",
@@ -84,6 +84,15 @@ void sim_kill_member(struct sim *s, struct sim_member *m, bool power, bool wipe)
     if (wipe)
         sim_disk_wipe(d);
     down(s, m->node, (uint8_t)m->slot);
+    return true;
+}
+
+void sim_client_ends(struct sim *s, struct sim_client *c)
+{
+    if (c->flusher.state == SIM_FLUSH_RUNS && c->flusher.written > c->flusher.flushed)
+        sim_cover_add(s, SIM_FLUSHER_DIES);
+    sim_client_stop(s, c);
+    down(s, c->node, c->number);
 }
 
 void sim_member_ends(struct sim *s, struct sim_member *m)
@@ -147,8 +156,9 @@ static struct sim_member *any_member(struct sim *s)
 #define MISSED_OF 4u /* one of so many configurations is missed */
 
 /* Whoever starts again has another link. */
-static void mute(struct sim *s, uint32_t from, const struct sim_member *m)
+static void mute(struct sim *s, uint32_t from, const struct sim_member *m, enum sim_cover what)
 {
+    s->net.mute[from][m->slot].unfelt = what;
     s->net.mute[from][m->slot].from = s->nodes[from].life;
     s->net.mute[from][m->slot].to = m->node->life;
 }
@@ -169,8 +179,7 @@ void sim_mute(struct sim *s, struct sim_member *m, enum mob_chain_state state)
         return;
     SIM_TRACE(s, "member %u hears no more of member %u", m->slot, sim_node_of_member(other));
     s->muted++;
-    mute(s, sim_node_of_member(other), m);
-    sim_cover_add(s, state == MOB_CHAIN_JOINING ? SIM_MUTED_JOINING : SIM_MUTED_SYNCING);
+    mute(s, sim_node_of_member(other), m, state == MOB_CHAIN_JOINING ? SIM_MUTED_JOINING : SIM_MUTED_SYNCING);
 }
 
 void sim_mute_log(struct sim *s, struct sim_member *m)
@@ -183,9 +192,8 @@ void sim_mute_log(struct sim *s, struct sim_member *m)
     uint32_t other = sim_node_of_member(c->members[c->count - 1]);
     SIM_TRACE(s, "member %u hears no more of member %u, and has its snapshot", m->slot, other);
     s->muted++;
-    mute(s, other, m);
+    mute(s, other, m, SIM_MUTED_LOG);
     m->log_muted = m->node->life;
-    sim_cover_add(s, SIM_MUTED_LOG);
 }
 
 /* Somebody else of the chain who may die without it: not the head, and not the one that is taken in. */
@@ -205,7 +213,6 @@ static void miss_config(struct sim *s, const struct mob_gcs_config *config, uint
     uint32_t who = sim_node_of_member(config->members[place]);
     SIM_TRACE(s, "member %u misses epoch %llu", who, (unsigned long long)config->epoch);
     s->net.missed[who] = config->epoch;
-    sim_cover_add(s, SIM_MISSED_CONFIG);
     sim_kill_member(s, other, false, false);
 }
 
@@ -220,7 +227,6 @@ void sim_config_made(struct sim *s, const struct mob_gcs_config *config, const s
         SIM_TRACE(
             s, "client %u hears nothing until epoch %llu", client, (unsigned long long)config->epoch + 1);
         s->net.deaf_until[client] = config->epoch + 1;
-        sim_cover_add(s, SIM_DEAF_CLIENTS);
     } else if (config->epoch == 1) {
         miss_config(s, config, 1);
     } else if (config->count > before->count) {
@@ -249,122 +255,142 @@ bool sim_is_muted(const struct sim *s, const struct sim_member *m)
     return false;
 }
 
-/* ---- the others ---- */
+/* ---- the others: each says whether it had an effect ---- */
 
-static void pause_node(struct sim *s, struct sim_node *node, int64_t low, int64_t high)
+static bool pause_node(struct sim *s, struct sim_node *node, int64_t low, int64_t high)
 {
-    if (node->up)
-        node->paused_until = s->now + sim_between(s, low, high);
+    if (!node->up || node->paused_until > s->now)
+        return false;
+    node->paused_until = s->now + sim_between(s, low, high);
+    return true;
 }
 
-static void cut(struct sim *s, uint32_t a, uint32_t b, int64_t until)
+static bool kill_all(struct sim *s, bool power)
 {
-    if (s->net.cut_until[a][b] < until)
-        s->net.cut_until[a][b] = until;
-}
-
-static void kill_all(struct sim *s, bool power)
-{
+    bool some = false;
     for (uint32_t i = 0; i < s->plan.slots; i++)
-        sim_kill_member(s, &s->members[i], power, false);
+        some |= sim_kill_member(s, &s->members[i], power, false);
     if (power && sim_chance(s, 0.3)) /* the clients were on the same machines */
         for (uint32_t i = 0; i < s->plan.clients; i++)
-            if (s->clients[i].node->up && sim_chance(s, 0.5)) {
-                sim_client_stop(s, &s->clients[i]);
-                down(s, s->clients[i].node, s->clients[i].number);
-            }
+            if (s->clients[i].node->up && sim_chance(s, 0.5))
+                sim_client_ends(s, &s->clients[i]);
+    return some;
 }
 
-static void isolate(struct sim *s, uint32_t a, bool in, bool out, int64_t until)
+/* Never so that no synced member is left: then nothing could bring the data back. */
+static bool wipe(struct sim *s, struct sim_member *m)
 {
-    for (uint32_t b = 0; b < s->node_count; b++) {
-        if (out)
-            cut(s, a, b, until);
-        if (in)
-            cut(s, b, a, until);
-    }
+    return sim_others_hold(s, &s->database.configs[s->database.newest], m) &&
+        sim_kill_member(s, m, false, true);
 }
 
-static void one_client(struct sim *s, enum sim_fault_kind kind)
+static bool one_client(struct sim *s, enum sim_fault_kind kind)
 {
     struct sim_client *c = &s->clients[sim_below(s, s->plan.clients)];
-    if (kind == SIM_FAULT_PAUSE_CLIENT) {
-        pause_node(s, c->node, SIM_MS, 100 * SIM_MS);
-    } else if (c->node->up) {
-        if (c->flusher.state == SIM_FLUSH_RUNS && c->flusher.written > c->flusher.flushed)
-            sim_cover_add(s, SIM_FLUSHER_DIES);
-        sim_client_stop(s, c);
-        down(s, c->node, c->number);
-    }
+    if (kind == SIM_FAULT_PAUSE_CLIENT)
+        return pause_node(s, c->node, SIM_MS, 100 * SIM_MS);
+    if (!c->node->up)
+        return false;
+    sim_client_ends(s, c);
+    return true;
 }
 
-static void one_master(struct sim *s, enum sim_fault_kind kind)
+static bool one_master(struct sim *s, enum sim_fault_kind kind)
 {
     struct sim_master *m = &s->masters[sim_below(s, SIM_MASTERS)];
+    bool active = m->mastership.active;
     if (kind == SIM_FAULT_PAUSE_MASTER) {
-        pause_node(s, m->node, SIM_MS, 200 * SIM_MS);
-    } else if (m->node->up) {
-        sim_master_stop(s, m);
-        down(s, m->node, m->number);
+        bool stops = pause_node(s, m->node, SIM_MS, 200 * SIM_MS);
+        if (stops && active)
+            sim_cover_add(s, SIM_ACTIVE_STOPS);
+        return stops;
+    }
+    if (!m->node->up)
+        return false;
+    if (active)
+        sim_cover_add(s, SIM_ACTIVE_DIES);
+    sim_master_stop(s, m);
+    down(s, m->node, m->number);
+    return true;
+}
+
+static bool storm(struct sim *s)
+{
+    bool rages = s->net.loss >= STORM_LOSS, rises = !sim_chance(s, 0.5);
+    s->net.loss = s->net.doubling = s->net.reordering = rises ? STORM_LOSS : 0;
+    if (rages && !rises)
+        sim_cover_add(s, SIM_NET_CALMED);
+    return rises && !rages;
+}
+
+/* Do the two ever speak to each other? */
+static bool speak(const struct sim_node *a, const struct sim_node *b)
+{
+    enum sim_node_kind low = a->kind < b->kind ? a->kind : b->kind,
+                       high = a->kind < b->kind ? b->kind : a->kind;
+    return a != b && (low != SIM_MEMBER || high != SIM_DATABASE) && (low != high || low == SIM_MEMBER);
+}
+
+/* Counted when somebody speaks into it: sim_send. */
+static void cut_links(struct sim *s, enum sim_fault_kind kind)
+{
+    int64_t until = s->now + sim_between(s, SIM_MS, 80 * SIM_MS);
+    uint32_t fault = sim_cut_begin(s, kind), a = 0, b = 0;
+    if (fault == 0)
+        return;
+    if (kind != SIM_FAULT_ISOLATE) {
+        do {
+            a = (uint32_t)sim_below(s, s->node_count);
+            b = (uint32_t)sim_below(s, s->node_count);
+        } while (!speak(&s->nodes[a], &s->nodes[b]));
+        sim_cut(s, fault, a, b, until);
+        if (kind == SIM_FAULT_CUT_BOTH_WAYS)
+            sim_cut(s, fault, b, a, until);
+        return;
+    }
+    a = any_member(s)->slot;
+    bool in = sim_chance(s, 0.7), out = !in || sim_chance(s, 0.7);
+    for (b = 0; b < s->node_count; b++) {
+        if (out)
+            sim_cut(s, fault, a, b, until);
+        if (in)
+            sim_cut(s, fault, b, a, until);
     }
 }
 
-static void happen(struct sim *s, enum sim_fault_kind kind)
+static bool happens(struct sim *s, enum sim_fault_kind kind)
 {
-    int64_t until = s->now + sim_between(s, SIM_MS, 80 * SIM_MS);
-    uint32_t a = (uint32_t)sim_below(s, s->node_count), b = (uint32_t)sim_below(s, s->node_count);
-    SIM_TRACE(s, "fault: %s", sim_cover_rows[SIM_COVER_FAULT_FIRST + kind].text);
+    SIM_TRACE(s, "fault: %s", sim_cover_rows[SIM_COVER_FAULT_KILL_MEMBER + (unsigned)kind].text);
     switch (kind) {
     case SIM_FAULT_KILL_MEMBER:
-        sim_kill_member(s, any_member(s), false, false);
-        break;
     case SIM_FAULT_POWER_MEMBER:
-        sim_kill_member(s, any_member(s), true, false);
-        break;
-    case SIM_FAULT_WIPE_MEMBER: {
-        /* Never so that no synced member is left: then nothing could bring the data back. */
-        const struct mob_gcs_config *c = &s->database.configs[s->database.newest];
-        struct sim_member *m = any_member(s);
-        if (sim_others_hold(s, c, m))
-            sim_kill_member(s, m, false, true);
-        break;
-    }
+        return sim_kill_member(s, any_member(s), kind == SIM_FAULT_POWER_MEMBER, false);
+    case SIM_FAULT_WIPE_MEMBER:
+        return wipe(s, any_member(s));
     case SIM_FAULT_PAUSE_MEMBER:
-        pause_node(s, any_member(s)->node, SIM_MS, 60 * SIM_MS);
-        break;
+        return pause_node(s, any_member(s)->node, SIM_MS, 60 * SIM_MS);
     case SIM_FAULT_CUT_ONE_WAY:
-        cut(s, a, b, until);
-        break;
     case SIM_FAULT_CUT_BOTH_WAYS:
-        cut(s, a, b, until);
-        cut(s, b, a, until);
-        break;
     case SIM_FAULT_ISOLATE:
-        isolate(s, any_member(s)->slot, sim_chance(s, 0.7), sim_chance(s, 0.7), until);
-        break;
+        cut_links(s, kind);
+        return false;
     case SIM_FAULT_POWER_ALL:
-        kill_all(s, true);
-        break;
     case SIM_FAULT_KILL_ALL:
-        kill_all(s, false);
-        break;
+        return kill_all(s, kind == SIM_FAULT_POWER_ALL);
     case SIM_FAULT_KILL_MASTER:
     case SIM_FAULT_PAUSE_MASTER:
-        one_master(s, kind);
-        break;
+        return one_master(s, kind);
     case SIM_FAULT_PAUSE_DATABASE:
-        pause_node(s, s->database.node, SIM_MS, 150 * SIM_MS);
-        break;
+        return pause_node(s, s->database.node, SIM_MS, 150 * SIM_MS);
     case SIM_FAULT_KILL_CLIENT:
     case SIM_FAULT_PAUSE_CLIENT:
-        one_client(s, kind);
-        break;
+        return one_client(s, kind);
     case SIM_FAULT_STORM:
-        s->net.loss = s->net.doubling = s->net.reordering = sim_chance(s, 0.5) ? 0 : STORM_LOSS;
-        break;
+        return storm(s);
     case SIM_FAULT_KINDS:
         break;
     }
+    return false;
 }
 
 void sim_fault(struct sim *s)
@@ -373,12 +399,12 @@ void sim_fault(struct sim *s)
     for (int i = 0; i < SIM_FAULT_KINDS; i++)
         sum += s->plan.faults[i];
     double at = sum * (double)sim_below(s, 1u << 20) / (1u << 20);
-    for (int i = 0; i < SIM_FAULT_KINDS && sum > 0; i++) {
+    for (unsigned i = 0; i < SIM_FAULT_KINDS && sum > 0; i++) {
         at -= s->plan.faults[i];
         if (at >= 0)
             continue;
-        s->result->cover[SIM_COVER_FAULT_FIRST + i]++;
-        happen(s, (enum sim_fault_kind)i);
+        if (happens(s, (enum sim_fault_kind)i))
+            sim_cover_add(s, (enum sim_cover)(SIM_COVER_FAULT_KILL_MEMBER + i));
         break;
     }
     sim_at(s, sim_between(s, 0, 2 * s->plan.fault_every), (struct sim_event){.type = SIM_EV_FAULT});

@@ -4,10 +4,14 @@
 
 #include "tests/sim/sim_member.h"
 
+struct sim_client;
 void sim_faults_plan(struct sim *s);
 void sim_fault(struct sim *s);
 void sim_heal(struct sim *s);
-void sim_kill_member(struct sim *s, struct sim_member *m, bool power, bool wipe);
+/* False: it was down. */
+bool sim_kill_member(struct sim *s, struct sim_member *m, bool power, bool wipe);
+/* By a kill, or well: its supervisor starts the next one. */
+void sim_client_ends(struct sim *s, struct sim_client *c);
 /* Another synced live member has what this one has. */
 bool sim_others_hold(struct sim *s, const struct mob_gcs_config *config, const struct sim_member *m);
 /* Draws whether the link to a member that has just come to this state carries nothing for the rest of its

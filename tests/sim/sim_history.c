@@ -62,9 +62,16 @@ static void check_key(struct sim *s, uint8_t key)
 {
     static struct lincheck_op ops[LINCHECK_OPS_MAX];
     size_t count = 0;
-    for (size_t i = 0; i < s->history_count && count < LINCHECK_OPS_MAX; i++)
-        if (s->history[i].key == key && convert(&s->history[i], &ops[count]))
-            count++;
+    for (size_t i = 0; i < s->history_count; i++) {
+        struct lincheck_op op;
+        if (s->history[i].key != key || !convert(&s->history[i], &op))
+            continue;
+        if (count == LINCHECK_OPS_MAX) { /* its first ones alone may lack a write that one of them reads */
+            sim_cover_add(s, SIM_CHECKS_TOO_LONG);
+            return;
+        }
+        ops[count++] = op;
+    }
     enum lincheck_result result = lincheck(ops, count, STATES_MAX);
     if (result == LINCHECK_GAVE_UP)
         sim_cover_add(s, SIM_CHECKS_GIVEN_UP);

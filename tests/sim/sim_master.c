@@ -66,6 +66,12 @@ static struct sim_msg *rows_of(struct sim *s, const struct sim_msg *msg)
     return answer;
 }
 
+#define COUNTED(name, text, minimum) \
+    _Static_assert((int)SIM_ASKED_##name - (int)SIM_ASKED_ROW == (int)SIM_DB_##name - (int)SIM_DB_ROW, #name);
+SIM_QUESTIONS(COUNTED)
+#undef COUNTED
+_Static_assert(SIM_ASKED_WRITE - SIM_ASKED_ROW == SIM_DB_OPS - 1 - SIM_DB_ROW, "a question is not counted");
+
 void sim_database_message(struct sim *s, const struct sim_msg *msg)
 {
     struct sim_database *d = &s->database;
@@ -75,6 +81,7 @@ void sim_database_message(struct sim *s, const struct sim_msg *msg)
     answer->tag = msg->tag;
     answer->a = msg->a;
     answer->status = MOB_OK;
+    sim_cover_add(s, (enum sim_cover)(SIM_ASKED_ROW + (msg->a - SIM_DB_ROW)));
     switch ((enum sim_db_op)msg->a) {
     case SIM_DB_ROW:
         answer->row.old_row = d->row;
@@ -99,6 +106,8 @@ void sim_database_message(struct sim *s, const struct sim_msg *msg)
         break;
     case SIM_DB_WRITE:
         write_blocks(s, msg, answer);
+        break;
+    case SIM_DB_OPS:
         break;
     }
     sim_send(s, answer);
@@ -178,7 +187,7 @@ static void ask_newest(struct sim *s, struct sim_master *m)
 static void push_config(struct sim *s, struct sim_master *m, const struct mob_membership_action *a)
 {
     uint32_t seals = a->config.start != 0 ? s->database.seal_count : 0;
-    struct sim_msg *msg = sim_msg_create(SIM_NACK, m->number, sim_node_of_member(a->member),
+    struct sim_msg *msg = sim_msg_create(SIM_BOOK, m->number, sim_node_of_member(a->member),
         s->database.seals, seals * (uint32_t)sizeof s->database.seals[0]);
     msg->config = a->config;
     sim_send(s, msg);
@@ -210,7 +219,7 @@ static void drain(struct sim *s, struct sim_master *m)
             msg->b = (uint64_t)a.heard_ns;
             msg->c = a.lease;
             if (a.lease)
-                sim_cover_add(s, SIM_MSG_LEASE);
+                sim_cover_add(s, SIM_LEASES);
             sim_send(s, msg);
             break;
         case MOB_MEMBERSHIP_HURRY:
@@ -221,7 +230,7 @@ static void drain(struct sim *s, struct sim_master *m)
             sim_send(s, msg);
             break;
         case MOB_MEMBERSHIP_JOIN:
-            msg = sim_msg_create(SIM_JOIN, m->number, sim_node_of_member(a.member), NULL, 0);
+            msg = sim_msg_create(SIM_ENTER, m->number, sim_node_of_member(a.member), NULL, 0);
             msg->client = a.member;
             msg->epoch = a.config.epoch;
             sim_send(s, msg);
@@ -316,7 +325,6 @@ void sim_master_message(struct sim *s, struct sim_master *m, const struct sim_ms
     if (msg->type == SIM_DB_ANSWER) {
         on_db_answer(s, m, msg);
     } else if (msg->type == SIM_REPORT) {
-        sim_cover_add(s, SIM_MSG_REPORT);
         bool fresh = mob_mastership_fresh(&m->mastership, &times, now);
         mob_membership_on_report(m->membership, &msg->report, fresh, now);
         drain(s, m);

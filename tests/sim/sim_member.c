@@ -151,6 +151,7 @@ void sim_member_start(struct sim *s, struct sim_member *m)
     m->seen_committed = 0;
     m->written_seq = m->base_seq;
     m->disk_seq = 0;
+    m->places = 0;
     m->wiped_at = 0;
     m->disk.last_answer_at = s->now;
     uint8_t node = (uint8_t)m->slot;
@@ -318,10 +319,18 @@ static void answer(struct sim *s, struct sim_member *m, const struct mob_chain_a
 static void on_store(struct sim *s, struct sim_member *m, const struct mob_chain_entry *e)
 {
     sim_check_appended(s, m, e);
-    if (e->op == MOB_GCS_OP_OPEN)
+    if (e->op == MOB_GCS_OP_OPEN) {
         sim_name_client(s, e->number, (uint8_t)(e->target & 255));
-    if (e->op == MOB_GCS_OP_REGISTER && e->status == MOB_OK && sim_node_of_client(s, e->client) != 255)
-        sim_name_client(s, e->number, sim_node_of_client(s, e->client));
+        if (m->places > 0 && mob_chain_is_head(m->chain)) {
+            m->places--;
+            sim_cover_add(s, SIM_PLACES_AGAIN);
+        }
+    }
+    if (e->op == MOB_GCS_OP_REGISTER && e->status == MOB_OK) {
+        sim_check_registered(s, e);
+        if (sim_node_of_client(s, e->client) != 255)
+            sim_name_client(s, e->number, sim_node_of_client(s, e->client));
+    }
     if (e->op == MOB_GCS_OP_PUT && e->status == MOB_OK &&
         e->body_bytes - e->key_length > MOB_STATE_INLINE_MAX)
         sim_cover_add(s, SIM_LARGE_VALUES);
@@ -329,7 +338,8 @@ static void on_store(struct sim *s, struct sim_member *m, const struct mob_chain
         sim_check_flush(s, m, e);
     if (e->op == MOB_GCS_OP_JOB_DROP)
         sim_check_dropped(s, m, e);
-    if (e->op == MOB_GCS_OP_RECOVERED && e->status == MOB_OK)
+    /* A joiner's rows are of later moments than the log that it replays. */
+    if (e->op == MOB_GCS_OP_RECOVERED && e->status == MOB_OK && mob_chain_synced(m->chain))
         sim_check_recovered(s, m, e->target);
     sim_image_apply_entry(&m->memory, e);
     store_entry(s, m, e);
@@ -428,6 +438,13 @@ void sim_member_drain(struct sim *s, struct sim_member *m)
 
 /* ---- events ---- */
 
+#define COUNTED(name, text, minimum) \
+    _Static_assert((int)SIM_LINK_##name - (int)SIM_LINK_UPD == (int)MOB_GCS_##name - (int)MOB_GCS_UPD, #name);
+SIM_LINKS(COUNTED)
+#undef COUNTED
+_Static_assert(SIM_LINK_LEAVE + 1 - SIM_LINK_UPD == (int)MOB_GCS_LINK_TYPES - (int)MOB_GCS_UPD,
+    "a frame is not counted");
+
 static void on_chain_message(struct sim *s, struct sim_member *m, const struct sim_msg *msg)
 {
     struct mob_gcs_frame frame;
@@ -441,7 +458,7 @@ static void on_chain_message(struct sim *s, struct sim_member *m, const struct s
         sim_cover_add(s, SIM_NET_CORRUPTED);
         return;
     }
-    sim_cover_add(s, (enum sim_cover)(SIM_MSG_UPD + (l.type - MOB_GCS_UPD)));
+    sim_cover_add(s, (enum sim_cover)(SIM_LINK_UPD + (l.type - MOB_GCS_UPD)));
     SIM_TRACE(s, "%u <- %u %s epoch %llu seq %llu prev %llu", m->slot, msg->from, mob_gcs_frame_name(l.type),
         (unsigned long long)l.epoch, (unsigned long long)l.link.seq, (unsigned long long)l.link.prev);
     struct hold *h = NULL;
@@ -467,7 +484,6 @@ static void refuse(struct sim *s, struct sim_member *m, const struct sim_msg *ms
 
 static void on_put(struct sim *s, struct sim_member *m, const struct sim_msg *msg)
 {
-    sim_cover_add(s, SIM_MSG_PUT);
     struct hold *h = hold_create(m, msg->body, msg->body_bytes);
     struct mob_chain_put put = {.epoch = msg->epoch,
         .client = msg->client,
@@ -535,10 +551,13 @@ void sim_member_message(struct sim *s, struct sim_member *m, const struct sim_ms
     case SIM_RESENT:
         sim_owner_resent(s, m, msg);
         break;
+    case SIM_BYE:
+        sim_owner_bye(s, m, msg);
+        break;
     case SIM_WHERE:
         tell_config(s, m, msg);
         break;
-    case SIM_NACK: /* the master's push */
+    case SIM_BOOK:
         on_config(s, m, msg);
         break;
     case SIM_LEASE:
@@ -551,7 +570,7 @@ void sim_member_message(struct sim *s, struct sim_member *m, const struct sim_ms
         } else if (msg->client == m->id && msg->c != 0)
             mob_chain_on_lease(m->chain, msg->epoch, (int64_t)msg->a);
         break;
-    case SIM_JOIN:
+    case SIM_ENTER:
         if (msg->client == m->id)
             mob_chain_on_join(m->chain, msg->epoch);
         break;
@@ -569,6 +588,7 @@ void sim_member_message(struct sim *s, struct sim_member *m, const struct sim_ms
     case SIM_RESYNC:
     case SIM_STATS_ANSWER:
     case SIM_REPLY:
+    case SIM_NACK:
     case SIM_GAP:
     case SIM_EXPIRED:
     case SIM_ATTACHED:

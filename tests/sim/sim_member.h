@@ -66,6 +66,7 @@ struct sim_member {
     uint32_t sub_count;
     struct hold *holds; /* memory that the machine has not given back */
     int64_t expire_check;
+    uint32_t places; /* of clients that left while this was the head, and that no other has taken since */
     struct {
         uint64_t joiner, token;
         uint8_t cursor[16];
@@ -84,6 +85,7 @@ void sim_owner_get(struct sim *s, struct sim_member *m, const struct sim_msg *ms
 void sim_owner_chain_read(struct sim *s, struct sim_member *m, const struct mob_gcs_link_msg *read);
 void sim_owner_committed(struct sim *s, struct sim_member *m);
 void sim_owner_attach(struct sim *s, struct sim_member *m, const struct sim_msg *msg);
+void sim_owner_bye(struct sim *s, struct sim_member *m, const struct sim_msg *msg);
 void sim_owner_resent(struct sim *s, struct sim_member *m, const struct sim_msg *msg);
 void sim_owner_tick(struct sim *s, struct sim_member *m);
 void sim_owner_state(struct sim *s, struct sim_member *m, enum mob_chain_state from, enum mob_chain_state to);

@@ -37,7 +37,7 @@ static uint64_t epoch_of_config(const struct sim_msg *m)
 {
     struct mob_gcs_frame frame;
     size_t used;
-    if (m->type == SIM_NACK)
+    if (m->type == SIM_NACK || m->type == SIM_BOOK)
         return m->config.epoch;
     if (m->type != SIM_CHAIN ||
         mob_gcs_frame_decode(m->body, m->body_bytes, MOB_GCS_FRAME_CHAIN_MAX, &frame, &used) != MOB_OK ||
@@ -46,19 +46,66 @@ static uint64_t epoch_of_config(const struct sim_msg *m)
     return frame.epoch;
 }
 
-static bool does_not_arrive(const struct sim *s, const struct sim_msg *m)
+static void feel(struct sim *s, uint64_t *felt, uint64_t now, enum sim_cover what)
 {
-    uint64_t missed = s->net.missed[m->to];
+    if (*felt != now)
+        sim_cover_add(s, what);
+    *felt = now;
+}
+
+static bool does_not_arrive(struct sim *s, const struct sim_msg *m)
+{
+    struct sim_net *n = &s->net;
+    uint64_t missed = n->missed[m->to], deaf_until = n->deaf_until[m->to];
     if (s->healing)
         return false;
-    return (missed != 0 && epoch_of_config(m) == missed) || s->net.deaf_until[m->to] > s->database.newest;
+    if (missed != 0 && epoch_of_config(m) == missed) {
+        feel(s, &n->missed_felt[m->to], missed, SIM_MISSED_CONFIG);
+        return true;
+    }
+    if (deaf_until <= s->database.newest)
+        return false;
+    feel(s, &n->deaf_felt[m->to], deaf_until, SIM_DEAF_CLIENTS);
+    return true;
+}
+
+uint32_t sim_cut_begin(struct sim *s, enum sim_fault_kind kind)
+{
+    struct sim_net *n = &s->net;
+    if (n->cut_count + 1 >= SIM_CUTS_MAX)
+        return 0;
+    n->cuts[++n->cut_count] = (struct sim_cut){.kind = kind};
+    return n->cut_count;
+}
+
+void sim_cut(struct sim *s, uint32_t cut, uint32_t from, uint32_t to, int64_t until)
+{
+    struct sim_net *n = &s->net;
+    if (n->cut_until[from][to] >= until)
+        return;
+    n->cut_until[from][to] = until;
+    n->cut_by[from][to] = (uint8_t)cut;
+}
+
+/* One that nobody speaks into is no fault. */
+static void feel_cut(struct sim *s, uint32_t from, uint32_t to)
+{
+    struct sim_cut *cut = &s->net.cuts[s->net.cut_by[from][to]];
+    sim_cover_add(s, SIM_NET_CUT);
+    if (!cut->felt)
+        sim_cover_add(s, (enum sim_cover)(SIM_COVER_FAULT_KILL_MEMBER + (unsigned)cut->kind));
+    cut->felt = true;
 }
 
 void sim_send(struct sim *s, struct sim_msg *m)
 {
     struct sim_net *n = &s->net;
-    if (m->to >= s->node_count || n->cut_until[m->from][m->to] > s->now) {
-        sim_cover_add(s, SIM_NET_CUT);
+    if (m->to >= s->node_count) { /* it knows of no chain yet */
+        free(m);
+        return;
+    }
+    if (n->cut_until[m->from][m->to] > s->now) {
+        feel_cut(s, m->from, m->to);
         free(m);
         return;
     }
@@ -66,6 +113,9 @@ void sim_send(struct sim *s, struct sim_msg *m)
         n->mute[m->from][m->to].to == s->nodes[m->to].life;
     if (m->type == SIM_CHAIN && muted) {
         sim_cover_add(s, SIM_NET_MUTE);
+        if (n->mute[m->from][m->to].unfelt != SIM_COVERS)
+            sim_cover_add(s, n->mute[m->from][m->to].unfelt);
+        n->mute[m->from][m->to].unfelt = SIM_COVERS;
         free(m);
         return;
     }

@@ -75,7 +75,6 @@ static void send_config(struct sim *s, struct sim_member *m, uint8_t node)
 
 void sim_owner_get(struct sim *s, struct sim_member *m, const struct sim_msg *msg)
 {
-    sim_cover_add(s, SIM_MSG_GET);
     if (msg->client != 0)
         sim_owner_client(s, m, msg->client)->heard_ns = s->now;
     uint8_t kind = (uint8_t)msg->c;
@@ -162,7 +161,6 @@ void sim_owner_scan(struct sim *s, struct sim_member *m, const struct sim_msg *m
 
 void sim_owner_attach(struct sim *s, struct sim_member *m, const struct sim_msg *msg)
 {
-    sim_cover_add(s, SIM_MSG_ATTACH);
     struct mob_chain_attach attach = {.client = msg->client,
         .answered = msg->attach.answered,
         .kept = msg->attach.kept,
@@ -179,7 +177,9 @@ void sim_owner_attach(struct sim *s, struct sim_member *m, const struct sim_msg 
     SIM_TRACE(s, "%u <- %u ATTACH client %llx answered %llu kept %llu: %s last %llu", m->slot, msg->from,
         (unsigned long long)msg->client, (unsigned long long)attach.answered, (unsigned long long)attach.kept,
         mob_status_code((enum mob_status)attached.status), (unsigned long long)attached.last);
-    sim_owner_client(s, m, msg->client)->heard_ns = s->now;
+    struct sim_client_seen *seen = sim_owner_client(s, m, msg->client);
+    seen->heard_ns = s->now;
+    seen->awaited = seen->awaited || mob_chain_collecting(m->chain); /* also one that is in no table yet */
     struct sim_msg *answer = sim_msg_create(SIM_ATTACHED, m->slot, msg->from, NULL, 0);
     answer->client = msg->client;
     answer->epoch = mob_chain_epoch(m->chain);
@@ -206,6 +206,20 @@ void sim_owner_resent(struct sim *s, struct sim_member *m, const struct sim_msg 
     gap->epoch = msg->epoch;
     gap->b = last;
     sim_send(s, gap);
+}
+
+/* It may be late, or come twice: who is in no table any more has gone already. One that is lost, or comes to
+ * who is not the head, is nothing: the client's silence ends it. */
+void sim_owner_bye(struct sim *s, struct sim_member *m, const struct sim_msg *msg)
+{
+    uint64_t last;
+    bool known = mob_chain_collected(m->chain, msg->client, &last);
+    if (!known || !mob_chain_is_head(m->chain) || mob_chain_room(m->chain) == 0)
+        return;
+    MOB_ASSERT(mob_chain_on_internal(m->chain, MOB_GCS_OP_EXPIRE, msg->client) == MOB_OK);
+    SIM_TRACE(s, "member %u: client %llx has left", m->slot, (unsigned long long)msg->client);
+    m->places++;
+    sim_cover_add(s, SIM_CLIENTS_LEFT);
 }
 
 struct visitor {
@@ -292,9 +306,13 @@ static void end_collecting(struct sim *s, struct sim_member *m)
     MOB_ASSERT(mob_chain_collect_end(m->chain, s->now) == MOB_OK);
     sim_owner_add_base(s, m);
     s->result->cover[SIM_COLLECTED_AGAIN] += mob_chain_applied(m->chain) - applied;
+    uint32_t life = m->node->life;
+    sim_check_collected(s, m);
     sim_member_drain(s, m);
-    if (m->node->up)
-        sim_check_collected(s, m);
+    if (m->node->life == life)
+        sim_check_named(s, m);
+    else
+        sim_cover_add(s, SIM_DIES_COLLECTING);
 }
 
 static void collect_tick(struct sim *s, struct sim_member *m)

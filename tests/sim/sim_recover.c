@@ -168,7 +168,7 @@ static void ask(struct sim *s, struct sim_client *c, uint8_t kind, uint64_t numb
     sim_send(s, msg);
 }
 
-static bool is_over(struct sim *s, uint64_t log)
+bool sim_log_is_sealed(struct sim *s, uint64_t log)
 {
     const struct sim_seal *seal = seal_of(s, log);
     return seal != NULL && seal->cut != UINT64_MAX;
@@ -259,7 +259,7 @@ static void on_recoverer(struct sim *s, struct sim_client *c, uint64_t version, 
 {
     struct sim_recovery *r = &c->recovery;
     bool mine = recoverer == c->log.client;
-    if (!mine && (!is_over(s, recoverer) || s->setup.without == SIM_RULE_TAKEOVER)) {
+    if (!mine && (!sim_log_is_sealed(s, recoverer) || s->setup.without == SIM_RULE_TAKEOVER)) {
         give_up(c, s->now + 10 * SIM_MS);
         return;
     }

@@ -41,6 +41,8 @@ void sim_tasks_fini(struct sim_client *c);
 void sim_recovery_tick(struct sim *s, struct sim_client *c);
 void sim_recovery_message(struct sim *s, struct sim_client *c, const struct sim_msg *msg);
 void sim_recovery_replied(struct sim *s, struct sim_client *c, const struct mob_gcs_reply *reply);
+/* And the master has heard where. */
+bool sim_log_is_sealed(struct sim *s, uint64_t log);
 void sim_check_recovered(struct sim *s, const struct sim_member *m, uint64_t log);
 void sim_check_tasks(struct sim *s, const struct sim_member *m);
 bool sim_tasks_whole(struct sim *s);

@@ -68,8 +68,16 @@ static void start_node(struct sim *s, struct sim_node *n)
     }
 }
 
+/* Each message that there is has its counter. */
+#define COUNTED(name, text, minimum) \
+    _Static_assert((int)SIM_MSG_##name - (int)SIM_MSG_CHAIN == (int)SIM_##name - (int)SIM_CHAIN, #name);
+SIM_MESSAGES(COUNTED)
+#undef COUNTED
+_Static_assert(SIM_MSG_ROWS + 1 - SIM_MSG_CHAIN == SIM_MSG_TYPES - SIM_CHAIN, "a message is not counted");
+
 static void on_message(struct sim *s, struct sim_node *n, const struct sim_msg *msg)
 {
+    sim_cover_add(s, (enum sim_cover)(SIM_MSG_CHAIN + (msg->type - SIM_CHAIN)));
     switch (n->kind) {
     case SIM_MEMBER:
         sim_member_message(s, &s->members[n->index], msg);
@@ -167,6 +175,8 @@ static void fini(struct sim *s)
     free(s->answers);
     free(s->dropped);
     free(s->database.cold);
+    free(s->registered);
+    free(s->lost);
     free(s->excused);
     free(s);
 }

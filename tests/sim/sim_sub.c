@@ -31,7 +31,6 @@ static void send_hole(struct sim *s, struct sim_member *m, struct sim_subscriber
 
 void sim_owner_subscribe(struct sim *s, struct sim_member *m, const struct sim_msg *msg)
 {
-    sim_cover_add(s, SIM_MSG_SUB);
     SIM_TRACE(s, "%u <- %u SUB after %llu of epoch %lld: %s, bases %u", m->slot, msg->from,
         (unsigned long long)msg->a, (long long)msg->b,
         mob_chain_stream_may_serve(m->chain, msg->b) ? "served" : "not served", m->memory.base_count);
@@ -94,7 +93,6 @@ void sim_owner_feed(struct sim *s, struct sim_member *m)
 
 void sim_owner_stats(struct sim *s, struct sim_member *m, const struct sim_msg *msg)
 {
-    sim_cover_add(s, SIM_MSG_STATS);
     if (!mob_chain_is_tail(m->chain))
         return;
     struct sim_msg *answer = sim_msg_create(SIM_STATS_ANSWER, m->slot, msg->from, NULL, 0);
@@ -170,7 +168,7 @@ static void on_block(struct sim *s, struct sim_client *c, struct sim_sub *sub, c
         "client %u was streamed block %llu of log %llu at %llu, behind %llu", c->number,
         (unsigned long long)b.number, (unsigned long long)b.incarnation, (unsigned long long)b.seq,
         (unsigned long long)sub->after);
-    sim_cover_add(s, SIM_MSG_BLOCK);
+    sim_cover_add(s, SIM_BLOCKS_STREAMED);
     SIM_TRACE(s, "  client %u%s: block %llu of log %llu at %llu, from %u", c->number,
         sub->of_flusher ? " (flusher)" : "", (unsigned long long)b.number, (unsigned long long)b.incarnation,
         (unsigned long long)b.seq, msg->from);
@@ -199,7 +197,7 @@ static void check_hole(struct sim *s, const struct sim_sub *sub, const struct si
 
 static void on_hole(struct sim *s, struct sim_sub *sub, const struct sim_msg *msg)
 {
-    sim_cover_add(s, SIM_MSG_RESYNC);
+    sim_cover_add(s, SIM_RESYNCS_STREAMED);
     check_hole(s, sub, msg);
     SIM_TRACE(s, "  RESYNC of %u for %u: after %llu next %llu", msg->from, msg->to,
         (unsigned long long)sub->after, (unsigned long long)msg->c);
@@ -265,10 +263,13 @@ static void check_seen(struct sim *s, const struct sim_sub *sub, const struct si
 void sim_sub_check(struct sim *s, const struct sim_sub *sub, const struct sim_member *head)
 {
     const struct sim_image *hot = &head->memory;
+    /* What was dropped may have gone before it was streamed, and be there again since the drop was lost with
+     * everything. */
     for (size_t i = 0; i < hot->block_count; i++)
-        check_seen(s, sub, &hot->blocks[i]);
+        if (!sim_was_dropped(s, &hot->blocks[i]))
+            check_seen(s, sub, &hot->blocks[i]);
     for (size_t i = 0; i < s->database.cold_count; i++)
-        if (!sim_was_dropped(s, &s->database.cold[i])) /* it may have gone before it was streamed */
+        if (!sim_was_dropped(s, &s->database.cold[i]))
             check_seen(s, sub, &s->database.cold[i]);
     for (size_t i = 0; i < sub->count; i++) {
         const struct sim_block *b = &sub->blocks[i];

@@ -19,6 +19,9 @@ struct sim_plan { /* drawn from the seed */
     int64_t sync_every, store_low, store_high;
     int64_t restart_low, restart_high;
 };
+struct sim_answer {
+    uint64_t seq, client, request;
+};
 struct sim_named { /* who a client id belongs to */
     uint64_t client;
     uint8_t node;
@@ -55,9 +58,7 @@ struct sim {
         uint64_t seq, digest;
     } replied;
     uint64_t started_seq; /* what the newest start had */
-    struct sim_answer { /* everything that was replied, but what is lost and named */
-        uint64_t seq, client, request;
-    } * answers;
+    struct sim_answer *answers; /* everything that was replied, but what is lost and named */
     size_t answer_count, answer_capacity;
     uint32_t next_task;
     uint32_t task_seen[SIM_TASKS_MAX]; /* how often the world outside saw it end */
@@ -67,7 +68,16 @@ struct sim {
     uint32_t dead_log_count;
     struct sim_block *dropped; /* with their jobs */
     size_t dropped_count, dropped_capacity;
-    uint64_t *excused; /* logs whose node was not there to send again */
+    struct sim_lost { /* answers that did not come back, until it is checked that they are named */
+        struct sim_answer answer;
+        bool alive, known; /* its client answered; it was in the tables */
+    } * lost;
+    size_t lost_count, lost_capacity;
+    struct sim_registered { /* which request a log is from */
+        uint64_t log, client, request;
+    } * registered;
+    size_t registered_count, registered_capacity;
+    uint64_t *excused; /* logs whose node, or who registered them, was not there to send again */
     size_t excused_count, excused_capacity;
 };
 uint8_t sim_node_of_member(uint64_t member_id);

@@ -454,6 +454,125 @@ static void what_is_gone_for_good_is_named_and_its_log_sealed(void **state)
     member_fini(&m);
 }
 
+/* ---- after everything died: what comes back, and where ---- */
+
+#define STORED 10u /* what this member's store has */
+
+static void collecting(struct member *m)
+{
+    member_init(m);
+    mob_chain_load_position(m->chain, 1, STORED);
+    for (uint64_t log = 1; log <= 2; log++) {
+        struct mob_gcs_incarnation row = {.id = log, .state = MOB_GCS_LIVE};
+        assert_int_equal(mob_state_register(m->state, &row), MOB_OK);
+        assert_int_equal(mob_chain_load_client(m->chain, log, 0), MOB_OK);
+    }
+    assert_int_equal(mob_chain_load_client(m->chain, KV_CLIENT, 0), MOB_OK);
+    mob_chain_collect_begin(m->chain);
+}
+
+static uint64_t history_after_collecting(struct member *m)
+{
+    assert_int_equal(mob_chain_collect_end(m->chain, 0), MOB_OK);
+    drain(m);
+    uint64_t history = mob_chain_history(m->chain);
+    member_fini(m);
+    return history;
+}
+
+/* Who has seen what was there is told so from the first position on that means something else. */
+static void a_position_means_the_same_up_to_the_first_hole(void **state)
+{
+    (void)state;
+    struct member m;
+    collecting(&m);
+    assert_int_equal(append_block(&m, 1, 0, STORED + 1, NULL), MOB_OK);
+    assert_int_equal(append_block(&m, 1, 1, STORED + 2, NULL), MOB_OK);
+    assert_int_equal(history_after_collecting(&m), STORED + 2);
+    collecting(&m);
+    assert_int_equal(append_block(&m, 1, 0, STORED + 1, NULL), MOB_OK);
+    assert_int_equal(append_block(&m, 1, 1, STORED + 3, NULL), MOB_OK);
+    assert_int_equal(append_block(&m, 2, 0, STORED + 4, NULL), MOB_OK);
+    assert_int_equal(history_after_collecting(&m), STORED + 1);
+}
+
+/* A node that did not answer when the chain started before has answers from a history that ended then. What
+ * it sends takes places, and what had been there moves. */
+static void a_position_means_something_else_where_an_older_history_takes_its_place(void **state)
+{
+    (void)state;
+    struct member m;
+    collecting(&m);
+    assert_int_equal(append_block(&m, 1, 0, STORED - 5, NULL), MOB_OK);
+    assert_int_equal(append_block(&m, 2, 0, STORED + 1, NULL), MOB_OK);
+    assert_int_equal(append_block(&m, 2, 1, STORED + 2, NULL), MOB_OK);
+    assert_int_equal(history_after_collecting(&m), STORED);
+}
+
+static void flush(struct member *m, uint64_t request, uint64_t from, uint64_t upto, uint64_t old_seq)
+{
+    struct mob_chain_put put = {.epoch = mob_chain_epoch(m->chain),
+        .client = KV_CLIENT,
+        .request = {.request = request,
+            .op = MOB_GCS_OP_FLUSH,
+            .target = upto,
+            .if_version = from,
+            .old_seq = old_seq,
+            .old_number = old_seq != 0 ? upto : 0}};
+    assert_int_equal(mob_chain_on_put(m->chain, &put), MOB_OK);
+    drain(m);
+}
+
+/* Of two FLUSH one behind the other the first was not answered, so it comes last: the second does not pass
+ * it. */
+static void a_flush_that_comes_back_does_not_pass_the_one_before_it(void **state)
+{
+    (void)state;
+    struct member m;
+    collecting(&m);
+    assert_int_equal(mob_chain_load_client(m.chain, MOB_GCS_CLIENT_BIT | 77, 0), MOB_OK);
+    flush(&m, 1, 4, 8, STORED + 2);
+    struct mob_chain_put first = {.epoch = mob_chain_epoch(m.chain),
+        .client = MOB_GCS_CLIENT_BIT | 77,
+        .request = {.request = 1, .op = MOB_GCS_OP_FLUSH, .target = 4, .if_version = 0}};
+    assert_int_equal(mob_chain_on_put(m.chain, &first), MOB_OK);
+    assert_int_equal(mob_chain_collect_end(m.chain, 0), MOB_OK);
+    drain(&m);
+    assert_int_equal(mob_state_flushed(m.state), 4);
+    member_fini(&m);
+}
+
+/* Both were not answered, and both begin where the members are now: only one of them counts. */
+static void of_two_flushes_from_one_place_one_counts(void **state)
+{
+    (void)state;
+    struct member m;
+    collecting(&m);
+    flush(&m, 1, 0, 4, 0);
+    flush(&m, 2, 0, 8, 0);
+    assert_int_equal(mob_chain_collect_end(m.chain, 0), MOB_OK);
+    drain(&m);
+    assert_int_equal(mob_state_flushed(m.state), 4);
+    member_fini(&m);
+}
+
+/* The cut that was told is the cut, although the node kept more. */
+static void a_log_that_was_sealed_takes_nothing_above_its_cut(void **state)
+{
+    (void)state;
+    struct member m;
+    collecting(&m);
+    assert_int_equal(mob_chain_collect_seal(m.chain, 1, 1), MOB_OK);
+    assert_int_equal(append_block(&m, 1, 0, STORED + 1, NULL), MOB_OK);
+    assert_int_equal(append_block(&m, 1, 1, STORED + 2, NULL), MOB_FINISHED);
+    assert_int_equal(expired(&m).status, MOB_SEALED);
+    assert_int_equal(mob_chain_collect_end(m.chain, 0), MOB_OK);
+    drain(&m);
+    assert_int_equal(mob_state_incarnation(m.state, 1)->blocks, 1);
+    assert_int_equal(mob_state_incarnation(m.state, 1)->state, MOB_GCS_SEALED);
+    member_fini(&m);
+}
+
 /* ---- random schedules over restarts: clients keep what is not durable; each request is in the history once
  * ---- */
 
@@ -646,6 +765,11 @@ int main(void)
         cmocka_unit_test(entries_are_kept_until_durable_and_written_again_when_the_store_lost_them),
         cmocka_unit_test(a_full_member_refuses_without_consuming),
         cmocka_unit_test(what_is_gone_for_good_is_named_and_its_log_sealed),
+        cmocka_unit_test(a_position_means_the_same_up_to_the_first_hole),
+        cmocka_unit_test(a_position_means_something_else_where_an_older_history_takes_its_place),
+        cmocka_unit_test(a_flush_that_comes_back_does_not_pass_the_one_before_it),
+        cmocka_unit_test(of_two_flushes_from_one_place_one_counts),
+        cmocka_unit_test(a_log_that_was_sealed_takes_nothing_above_its_cut),
         cmocka_unit_test(each_request_is_in_the_history_once_over_restarts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

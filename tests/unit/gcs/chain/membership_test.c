@@ -12,6 +12,7 @@
 
 #define HEAD 0x1100000001ull
 #define TAIL 0x2200000001ull
+#define OTHER 0x3300000001ull /* was left out before this configuration */
 #define BEAT (SUSPICION / MOB_MEMBERSHIP_BEATS)
 #define SUSPICION (12 * MOB_MS)
 #define STALL (500 * MOB_MS)
@@ -214,6 +215,47 @@ static void the_last_start_is_remembered(void **state)
     assert_int_equal(f->installed.count, 2);
     assert_int_equal(f->installed.start, 0);
     assert_int_equal(f->installed.started, 2);
+}
+
+/* Nothing is heard just then of the only one of the newest configuration that came back with its store, when
+ * the wait is over: another, which had been left out long ago, has less. */
+static void who_came_back_is_waited_for_while_it_is_out_of_sight(void **state)
+{
+    struct fixture *f = *state;
+    begin(f, true);
+    f->now_ns += MOB_SEC;
+    int64_t died_ns = f->now_ns;
+    while (f->installed.epoch == 0 && f->now_ns < died_ns + 12 * MOB_SEC) {
+        report_back(f, OTHER, 6);
+        if (f->now_ns < died_ns + 9 * MOB_SEC)
+            report_back(f, TAIL, 7);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 0);
+    for (int i = 0; i < 5; i++) {
+        report_back(f, OTHER, 6);
+        report_back(f, TAIL, 7);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 2);
+    assert_int_equal(f->installed.members[0], TAIL + 1);
+}
+
+/* It is not waited for without an end: its store may be lost since. */
+static void who_came_back_and_is_gone_is_not_waited_for_for_ever(void **state)
+{
+    struct fixture *f = *state;
+    begin(f, true);
+    f->now_ns += MOB_SEC;
+    int64_t died_ns = f->now_ns;
+    while (f->installed.epoch == 0 && f->now_ns < died_ns + 30 * MOB_SEC) {
+        report_back(f, OTHER, 6);
+        if (f->now_ns < died_ns + 9 * MOB_SEC)
+            report_back(f, TAIL, 7);
+        tick(f);
+    }
+    assert_int_equal(f->installed.members[0], OTHER + 1);
+    assert_in_range(f->now_ns - died_ns, 18 * MOB_SEC, 20 * MOB_SEC);
 }
 
 /* Who has said so waits for the time that is given, and no longer. */
@@ -513,6 +555,10 @@ int main(void)
             who_does_not_come_back_is_given_up_when_a_person_says_so, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             who_was_left_out_starts_the_chain_only_when_a_person_says_so, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            who_came_back_is_waited_for_while_it_is_out_of_sight, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            who_came_back_and_is_gone_is_not_waited_for_for_ever, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_last_start_is_remembered, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_gets_no_further_is_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_waits_for_one_that_died_takes_its_place, set_up, tear_down),
