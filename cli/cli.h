@@ -75,6 +75,7 @@ void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 enum cli_exit cmd_up(struct cli_call *call);
 enum cli_exit cmd_down(struct cli_call *call);
 enum cli_exit cmd_status(struct cli_call *call);
+enum cli_exit cmd_doctor(struct cli_call *call);
 enum cli_exit cmd_config(struct cli_call *call);
 enum cli_exit cmd_migrate(struct cli_call *call);
 enum cli_exit cmd_gcs(struct cli_call *call);

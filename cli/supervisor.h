@@ -136,6 +136,9 @@ void supervisor_stop(struct supervisor *supervisor, int signal_number);
 void supervisor_reap(struct supervisor *supervisor);
 /* All others are ready. */
 bool supervisor_serves(const struct supervisor *supervisor);
+/* supervisor_life.c: the folder of this executable. MOB_IO. MOB_NOT_FOUND, after a message: the program of
+ * one that is enabled. */
+MOB_MUST_USE enum mob_status supervisor_find_binaries(struct supervisor *supervisor);
 /* supervisor_log.c and supervisor_spawn.c */
 const char *process_name(enum supervised which);
 const char *process_state_name(enum process_state state);

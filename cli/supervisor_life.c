@@ -13,7 +13,7 @@
 #include "common/base/log.h"
 #include "gcs/shard/redis_conf.h"
 
-static enum mob_status find_binaries(struct supervisor *supervisor)
+enum mob_status supervisor_find_binaries(struct supervisor *supervisor)
 {
     char path[STATE_PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", supervisor->binaries, sizeof supervisor->binaries - 1);
@@ -192,7 +192,7 @@ enum mob_status supervisor_run(const struct supervisor_options *options)
     }
     enum mob_status status = find_users(supervisor);
     if (status == MOB_OK)
-        status = find_binaries(supervisor);
+        status = supervisor_find_binaries(supervisor);
     if (status == MOB_OK)
         status = write_configuration(supervisor);
     if (status == MOB_OK && uv_loop_init(&supervisor->loop) == 0) {
