@@ -183,6 +183,8 @@ static json_t *recovery_row(const struct mob_gcs_kv *kv)
         (json_int_t)(r.since_wall_ns / 1000), "takeovers", (json_int_t)r.takeovers);
     if (r.state == MOB_RECOVER_ENDED)
         json_object_set_new(row, "tasks", json_integer(r.tasks));
+    if (r.waits_for == MOB_RECOVER_WAITS_POSTGRES)
+        json_object_set_new(row, "waits_for", json_string("postgres"));
     if (r.taken_from != 0)
         json_object_set_new(row, "taken_from", json_integer((json_int_t)r.taken_from));
     return row;
@@ -191,7 +193,7 @@ static json_t *recovery_row(const struct mob_gcs_kv *kv)
 static void print_recoveries(struct gcs_call *g, bool json)
 {
     static const char *const shown[] = {
-        "incarnation", "by", "state", "tasks", "since_us", "takeovers", "taken_from", NULL};
+        "incarnation", "by", "state", "waits_for", "tasks", "since_us", "takeovers", "taken_from", NULL};
     json_t *rows = json_array();
     uint8_t after[MOB_RECOVER_KEY_BYTES];
     struct mob_gcs_list list = {.table = MOB_GCS_NODES,

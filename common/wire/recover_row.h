@@ -18,6 +18,8 @@ enum mob_recover_state {
     MOB_RECOVER_RUNS = 1, /* not all that it left unfinished has a live owner yet */
     MOB_RECOVER_ENDED = 2 /* it has: the recoverer, for as long as that lives */
 };
+/* What keeps the recoverer from going on. */
+enum mob_recover_waits { MOB_RECOVER_WAITS_NOT = 0, MOB_RECOVER_WAITS_POSTGRES = 1 };
 struct mob_recover_row {
     uint16_t version;
     uint16_t state; /* enum mob_recover_state */
@@ -27,7 +29,7 @@ struct mob_recover_row {
     uint64_t taken_from; /* the one that did before, and died; 0: nobody */
     int64_t since_wall_ns; /* of this state, by the recoverer's clock */
     uint32_t takeovers; /* how many recoverers died of it */
-    uint32_t zero;
+    uint32_t waits_for; /* enum mob_recover_waits, of one that RUNS */
 };
 _Static_assert(sizeof(struct mob_recover_row) == 48, "layout in the control store");
 

@@ -85,7 +85,8 @@ static void ask_later(struct group_read *read, enum mob_status status)
         node->options.look_up_patience_ns > 0 ? node->options.look_up_patience_ns : PATIENCE_NS;
     if (read->give_up_ns == 0)
         read->give_up_ns = node->now_ns + patience_ns;
-    if (node->now_ns > read->give_up_ns) {
+    reads->unavailable |= status == MOB_UNAVAILABLE;
+    if (node->now_ns > read->give_up_ns && !(read->reader.patient && status == MOB_UNAVAILABLE)) {
         finish(read, status);
         return;
     }
@@ -105,6 +106,7 @@ static void answered(void *arg, const struct mob_gcs_answer *answer)
         return;
     }
     read->give_up_ns = 0;
+    read->node->reads.unavailable = false;
     for (uint32_t i = 0; i < answer->block_count; i++)
         decode_block(read, &answer->blocks[i]);
     read->position = answer->next;

@@ -3,8 +3,9 @@
  *
  * A read starts behind what this node has logged so far, so it sees its own entries; reads start in the order
  * in which they were asked for, and may end in any. One that fails is tried again for ten seconds before its
- * reader hears of it: the error is the control store's, and says nothing of what is asked for. Callbacks run
- * on the node's thread, never before the call returned. Node thread only.
+ * reader hears of it (a patient one for as long as it takes): the error is the control store's, and says
+ * nothing of what is asked for. Callbacks run on the node's thread, never before the call returned. Node
+ * thread only.
  */
 #ifndef MOB_RUNTIME_NODE_DIRECTORY_H
 #define MOB_RUNTIME_NODE_DIRECTORY_H
@@ -17,6 +18,7 @@ struct group_reader {
     void (*done)(void *arg, enum mob_status status);
     void (*drop)(void *arg); /* instead of done, when the node ends first: only frees */
     void *arg;
+    bool patient; /* what PostgreSQL has is asked for until that answers */
 };
 void node_group_read(
     struct node *node, struct mob_stream stream, uint32_t group, const struct group_reader *reader);

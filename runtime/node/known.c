@@ -440,7 +440,7 @@ static void start(struct node *node, struct lookup *lookup)
     for (struct known_question *q = lookup->questions; q; q = q->next)
         q->reading = true;
     lookup->group_memory = known_groups_begin(node->known->groups, lookup->stream, lookup->group);
-    struct group_reader reader = {on_entry, on_done, free, lookup};
+    struct group_reader reader = {.entry = on_entry, .done = on_done, .drop = free, .arg = lookup};
     node_group_read(node, lookup->stream, lookup->group, &reader);
 }
 

@@ -199,6 +199,7 @@ struct group_reads {
     struct group_read *failed, **failed_end; /* to be asked again, the earliest first */
     struct group_read *all; /* asked for and not ended */
     uint32_t running;
+    bool unavailable; /* the last that ended a read: nobody reads PostgreSQL for the control store */
 };
 
 struct node {

@@ -129,7 +129,7 @@ static void on_drop(void *arg)
 
 static void read_outcomes(struct outcome_read *read)
 {
-    struct group_reader reader = {on_entry, on_done, on_drop, read};
+    struct group_reader reader = {.entry = on_entry, .done = on_done, .drop = on_drop, .arg = read};
     node_group_read(read->node, read->task.stream, read->task.index >> MOB_GROUP_SHIFT, &reader);
 }
 

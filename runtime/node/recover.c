@@ -17,13 +17,20 @@
 #include "runtime/node/submit.h"
 #include "runtime/node/task.h"
 
-enum { RECOVER_SECONDS_MAX = 120, ALL_INCARNATIONS = 0, STEP_MS = 2, ABOVE_READS_MAX = 16384 };
+enum {
+    ANSWER_SECONDS_MAX = 120, /* of the control store; PostgreSQL is waited for as long as it takes */
+    ALL_INCARNATIONS = 0,
+    STEP_MS = 2,
+    AGAIN_MS = 200,
+    ABOVE_READS_MAX = 16384
+};
 
 /* Gives the answer only if it is a good one. */
 static enum mob_status wait_for_page(
-    struct node *node, struct mob_gcs_sync *sync, int64_t deadline, struct mob_gcs_result **result_out)
+    struct node *node, struct mob_gcs_sync *sync, struct mob_gcs_result **result_out)
 {
     struct mob_gcs_result *result = NULL;
+    int64_t deadline = mob_deadline_after(ANSWER_SECONDS_MAX * MOB_SEC);
     enum mob_status status = mob_gcs_sync_wait(node->gcs, sync, deadline, &result);
     if (status == MOB_OK)
         *result_out = result;
@@ -32,31 +39,51 @@ static enum mob_status wait_for_page(
     return status;
 }
 
-static enum mob_status read_group(
-    struct node *node, struct left_tasks *left, struct mob_task_id group, int64_t deadline)
+/* Some time is over, and nobody has told this node to end meanwhile. */
+static enum mob_status rest(struct node *node)
+{
+    struct pollfd told = {node->signal_fd, POLLIN, 0};
+    if (mob_node_life_over(node->life))
+        return MOB_SEALED;
+    return poll(&told, 1, AGAIN_MS) > 0 ? MOB_CANCELLED : MOB_OK;
+}
+
+/* What was flushed comes from PostgreSQL. A task that is not read is not known to be unfinished, so without
+ * it nothing may run; and there is nobody who could do better than wait for it
+ * (docs/adr/flush-unfinished.md). */
+static enum mob_status wait_for_postgres(struct node *node)
+{
+    enum mob_status status = recovery_waits(node, true);
+    return status == MOB_OK ? rest(node) : status;
+}
+
+static enum mob_status read_group(struct node *node, struct left_tasks *left, struct mob_task_id group)
 {
     uint64_t position = 0;
+    bool more = true;
     left->reading++;
-    do {
+    while (more) {
         struct mob_gcs_sync sync = {0};
         struct mob_gcs_result *result = NULL;
         enum mob_status status =
             mob_gcs_group_blocks(node->gcs, group.stream, group.index, position, mob_gcs_sync_done, &sync);
         if (status == MOB_OK)
-            status = wait_for_page(node, &sync, deadline, &result);
+            status = wait_for_page(node, &sync, &result);
+        if (status == MOB_UNAVAILABLE && (status = wait_for_postgres(node)) == MOB_OK)
+            continue; /* the same page again */
         if (status != MOB_OK)
             return status;
         const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
         for (uint32_t i = 0; i < answer->block_count; i++)
             left_tasks_note_group(left, &answer->blocks[i], group);
         position = answer->next;
+        more = position != 0;
         mob_gcs_result_destroy(result);
-    } while (position != 0);
+    }
     return MOB_OK;
 }
 
-static enum mob_status read_unfinished(
-    struct node *node, struct left_tasks *left, uint64_t incarnation, int64_t deadline)
+static enum mob_status read_unfinished(struct node *node, struct left_tasks *left, uint64_t incarnation)
 {
     uint64_t position = 0;
     do {
@@ -65,7 +92,7 @@ static enum mob_status read_unfinished(
         enum mob_status status =
             mob_gcs_unfinished(node->gcs, incarnation, position, mob_gcs_sync_done, &sync);
         if (status == MOB_OK)
-            status = wait_for_page(node, &sync, deadline, &result);
+            status = wait_for_page(node, &sync, &result);
         if (status != MOB_OK)
             return status == MOB_NOT_FOUND ? MOB_OK : status;
         const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
@@ -74,7 +101,7 @@ static enum mob_status read_unfinished(
         /* What was flushed is read group by group. */
         for (uint32_t i = 0; i < answer->group_count && status == MOB_OK; i++) {
             struct mob_task_id group = {answer->groups[i].stream, answer->groups[i].group};
-            status = read_group(node, left, group, deadline);
+            status = read_group(node, left, group);
         }
         position = answer->next;
         mob_gcs_result_destroy(result);
@@ -96,7 +123,7 @@ static enum mob_status seal_earlier(
         struct mob_gcs_result *result = NULL;
         enum mob_status status = mob_gcs_incarnations(node->gcs, after, mob_gcs_sync_done, &sync);
         if (status == MOB_OK)
-            status = wait_for_page(node, &sync, deadline, &result);
+            status = wait_for_page(node, &sync, &result);
         if (status != MOB_OK)
             return status;
         const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
@@ -124,13 +151,13 @@ static enum mob_status seal_earlier(
  * The blocks of unfinished groups also hold specs of groups that are finished, whose completions are in other
  * blocks. So before anything runs, the group of each candidate is read whole. */
 
-static enum mob_status check_groups(struct node *node, struct left_tasks *left, int64_t deadline)
+static enum mob_status check_groups(struct node *node, struct left_tasks *left)
 {
     enum mob_status status = MOB_OK;
     for (uint32_t i = 0; i <= left->mask && status == MOB_OK; i++)
         for (struct left_task *t = left->buckets[i]; t && status == MOB_OK; t = t->next)
             if (t->spec && !t->finished && left_tasks_first_time(left, left_tasks_group_of(t->id)))
-                status = read_group(node, left, left_tasks_group_of(t->id), deadline);
+                status = read_group(node, left, left_tasks_group_of(t->id));
     return status;
 }
 
@@ -149,7 +176,7 @@ static bool is_root(struct node *node, const struct left_task *t, struct mob_tas
 /* The ended task above this one, whose group is read if it was not; NULL: it is unfinished, or there is none.
  */
 static struct left_task *ended_above(struct node *node, struct left_tasks *left, const struct left_task *t,
-    uint32_t *reads, int64_t deadline, enum mob_status *status)
+    uint32_t *reads, enum mob_status *status)
 {
     struct mob_task_id id = t->spec->parent;
     struct left_task *above = left_tasks_find(left, id);
@@ -159,13 +186,13 @@ static struct left_task *ended_above(struct node *node, struct left_tasks *left,
     if ((!above || !above->spec || ended) && *reads < ABOVE_READS_MAX &&
         left_tasks_first_time(left, left_tasks_group_of(id))) {
         (*reads)++;
-        *status = read_group(node, left, left_tasks_group_of(id), deadline);
+        *status = read_group(node, left, left_tasks_group_of(id));
         above = left_tasks_find(left, id);
     }
     return above && above->spec && above->finished ? above : NULL;
 }
 
-static enum mob_status read_above(struct node *node, struct left_tasks *left, int64_t deadline)
+static enum mob_status read_above(struct node *node, struct left_tasks *left)
 {
     enum mob_status status = MOB_OK;
     uint32_t reads = 0;
@@ -174,7 +201,7 @@ static enum mob_status read_above(struct node *node, struct left_tasks *left, in
             struct left_task *at = t->spec && !t->finished ? t : NULL;
             while (at && status == MOB_OK && !at->climbed) {
                 at->climbed = true;
-                at = ended_above(node, left, at, &reads, deadline, &status);
+                at = ended_above(node, left, at, &reads, &status);
             }
         }
     if (reads == ABOVE_READS_MAX)
@@ -317,14 +344,22 @@ static void run_all_again(struct node *node, struct left_tasks *left, bool calls
 }
 
 /* The edges of all actors, through the loop's own means: their reads wait behind the open log. */
-static enum mob_status read_actors(struct node *node, uint32_t *count_out, int64_t deadline)
+static enum mob_status read_actors(struct node *node, uint32_t *count_out)
 {
+    enum mob_status status = MOB_OK;
+    int64_t deadline = mob_deadline_after(ANSWER_SECONDS_MAX * MOB_SEC);
     struct pollfd gcs = {mob_gcs_fd(node->gcs), POLLIN, 0};
     *count_out = node_actors_restart_loaded(node);
     while (node_actors_recovering(node) > 0) {
         node->now_ns = mob_now();
-        if (node->now_ns > deadline)
-            return MOB_TIMEOUT;
+        if (node->reads.unavailable) {
+            status = wait_for_postgres(node);
+            deadline = mob_deadline_after(ANSWER_SECONDS_MAX * MOB_SEC);
+        }
+        if (status == MOB_OK && node->now_ns > deadline)
+            status = MOB_TIMEOUT;
+        if (status != MOB_OK)
+            return status;
         lineage_log_pump(node->log, node->now_ns, LOG_TURN_FLUSH);
         mob_gcs_step(node->gcs, node->now_ns);
         node_group_reads_again(node);
@@ -336,7 +371,7 @@ static enum mob_status read_actors(struct node *node, uint32_t *count_out, int64
 
 enum mob_status node_recover(struct node *node)
 {
-    int64_t started = mob_now(), deadline = mob_deadline_after(RECOVER_SECONDS_MAX * MOB_SEC);
+    int64_t started = mob_now(), deadline = mob_deadline_after(ANSWER_SECONDS_MAX * MOB_SEC);
     struct left_tasks left;
     uint32_t tasks = 0, actors = 0;
     left_tasks_init(&left);
@@ -347,17 +382,19 @@ enum mob_status node_recover(struct node *node)
     if (status == MOB_OK)
         node_event_started(node, previous, cut, deadline);
     if (status == MOB_OK)
-        status = read_unfinished(node, &left, ALL_INCARNATIONS, deadline); /* one scan for all of them */
+        status = read_unfinished(node, &left, ALL_INCARNATIONS); /* one scan for all of them */
     if (status == MOB_OK)
-        status = check_groups(node, &left, deadline);
+        status = check_groups(node, &left);
     if (status == MOB_OK)
-        status = read_above(node, &left, deadline);
+        status = read_above(node, &left);
     if (status == MOB_OK && MOB_FAILPOINT("node.recover_read"))
         status = MOB_IO;
     if (status == MOB_OK) {
         run_all_again(node, &left, false, &tasks);
-        status = read_actors(node, &actors, deadline);
+        status = read_actors(node, &actors);
     }
+    if (status == MOB_OK)
+        status = recovery_waits(node, false);
     if (status == MOB_OK) {
         cancel_calls_again(node, &left);
         run_all_again(node, &left, true, &tasks);

@@ -14,6 +14,7 @@ enum {
     CLAIMS_AT_ONCE = 64,
     SHOWN_MAX = 16,
     TASKS_FIRST = 64,
+    SAY_SECONDS_MAX = 30,
     LOOKS_MAX = 16384 /* of tasks, a step: some 2 ms */
 };
 
@@ -45,7 +46,7 @@ struct recovery {
     struct recovered_log *logs, **end;
     struct recovered_log *last; /* that was looked for */
     uint32_t open; /* that are neither OVER nor LOST */
-    bool begun;
+    bool begun, waits;
 };
 
 struct recovery *recovery_create(void)
@@ -182,6 +183,27 @@ enum mob_status recovery_claim(struct node *node, int64_t deadline)
         MOB_LOG_ERROR("recover", "not_taken", "status=%s", mob_status_code(status));
     return status == MOB_OK && MOB_FAILPOINT("node.recover_claimed")
     ? MOB_IO : status;
+}
+
+enum mob_status recovery_waits(struct node *node, bool for_postgres)
+{
+    enum mob_status status = MOB_OK;
+    if (node->recovery->waits == for_postgres)
+        return MOB_OK;
+    node->recovery->waits = for_postgres;
+    if (for_postgres)
+        MOB_LOG_WARN("recover", "waits_for_postgres",
+            "why=\"unfinished tasks, or calls of actors, were flushed, and nobody reads them back\"");
+    else
+        MOB_LOG_INFO("recover", "postgres_answers", "by=%lu", node->incarnation);
+    for (struct recovered_log *log = node->recovery->logs; log && status == MOB_OK; log = log->next) {
+        uint8_t key[MOB_RECOVER_KEY_BYTES];
+        log->row.waits_for = for_postgres ? MOB_RECOVER_WAITS_POSTGRES : MOB_RECOVER_WAITS_NOT;
+        struct mob_gcs_put put = put_of(log, key);
+        status =
+            mob_gcs_put_wait(node->gcs, &put, mob_deadline_after(SAY_SECONDS_MAX * MOB_SEC), &log->version);
+    }
+    return status == MOB_CONFLICT ? MOB_SEALED : status;
 }
 
 /* ---- what they left ---- */

@@ -9,6 +9,7 @@
  *
  *   recovery_add(node, incarnation);            // each, oldest first
  *   status = recovery_claim(node, deadline);    // blocks; MOB_SEALED: a later incarnation has them
+ *   status = recovery_waits(node, true);        // PostgreSQL does not answer; false: it does
  *   recovery_took(node, incarnation, task);     // is in the tables, or recovery_lacks(node, incarnation)
  *   recovery_begun(node);                       // that was all; what follows is written behind the loop's
  * back recovery_step(node);                        // once a second while recovery_open(node)
@@ -27,6 +28,8 @@ void recovery_destroy(struct recovery *recovery); /* NULL is fine; after the con
 
 void recovery_add(struct node *node, uint64_t incarnation);
 MOB_MUST_USE enum mob_status recovery_claim(struct node *node, int64_t deadline);
+/* Says so in the records, once; blocks. MOB_SEALED: a later incarnation has them. */
+MOB_MUST_USE enum mob_status recovery_waits(struct node *node, bool for_postgres);
 void recovery_took(struct node *node, uint64_t incarnation, struct mob_task_id task);
 /* There was no place for one of its tasks: nobody runs it, so the record does not end. */
 void recovery_lacks(struct node *node, uint64_t incarnation);

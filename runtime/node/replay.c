@@ -17,6 +17,7 @@ struct replay {
     replay_read_fn *done;
     void (*drop)(void *arg);
     void *arg;
+    bool patient; /* an actor does not die of a database that does not answer */
     struct replay_call *calls;
     uint32_t count, capacity;
     struct replay_unlogged *unlogged;
@@ -288,7 +289,7 @@ static void on_calls_read(void *arg, enum mob_status status)
 static void on_edges_read(void *arg, enum mob_status status)
 {
     struct replay *replay = arg;
-    struct group_reader reader = {on_call_entry, on_calls_read, drop_calls_read, replay};
+    struct group_reader reader = {on_call_entry, on_calls_read, drop_calls_read, replay, replay->patient};
     replay->found.status = status;
     replay->reads = 1; /* ours */
     merge_edges(replay);
@@ -316,8 +317,15 @@ static void on_life_read(void *arg, enum mob_status status)
         return;
     }
     struct mob_task_id edges = mob_edge_group(replay->actor);
-    struct group_reader reader = {on_edge, on_edges_read, drop_all, replay};
+    struct group_reader reader = {on_edge, on_edges_read, drop_all, replay, replay->patient};
     node_group_read(replay->node, edges.stream, edges.index >> MOB_GROUP_SHIFT, &reader);
+}
+
+static void read_life(struct replay *replay)
+{
+    struct mob_task_id creation = replay->actor.creation;
+    struct group_reader reader = {on_edge, on_life_read, drop_all, replay, replay->patient};
+    node_group_read(replay->node, creation.stream, creation.index >> MOB_GROUP_SHIFT, &reader);
 }
 
 void node_replay_read(
@@ -326,8 +334,7 @@ void node_replay_read(
     struct replay *replay = calloc(1, sizeof *replay);
     MOB_ASSERT(replay);
     *replay = (struct replay){.node = node, .actor = id, .done = done, .drop = drop, .arg = arg};
-    struct group_reader reader = {on_edge, on_life_read, drop_all, replay};
-    node_group_read(node, id.creation.stream, id.creation.index >> MOB_GROUP_SHIFT, &reader);
+    read_life(replay);
 }
 
 /* ---- the replay of an incarnation ---- */
@@ -439,5 +446,9 @@ void node_replay_actor(
     struct restart *r = malloc(sizeof *r);
     MOB_ASSERT(r);
     *r = (struct restart){node, id, from, ended, unknown_version};
-    node_replay_read(node, id, restart, free, r);
+    struct replay *replay = calloc(1, sizeof *replay);
+    MOB_ASSERT(replay);
+    *replay =
+        (struct replay){.node = node, .actor = id, .done = restart, .drop = free, .arg = r, .patient = true};
+    read_life(replay);
 }

@@ -150,6 +150,9 @@ struct engine {
     int64_t retry_connect_ns, next_second_ns, sweep_keys_ns;
     struct mob_gcs *gcs;
     int64_t gcs_next_ns, alive_checked_ns;
+    int64_t away_asked_ns; /* engine_away.c */
+    char away_why[200];
+    bool away_asked;
     bool alive;
     bool gcs_up;
     struct flight **timers;
@@ -375,6 +378,8 @@ void engine_describe_ended_actor(struct flight *flight, struct mob_actor_id id);
 /* NULL: not known, or not yet. */
 const char *engine_node_name(const struct engine *engine, uint64_t incarnation);
 /* Asks for it, then calls `then` once, perhaps inside of this call; it may still be unknown. */
+/* In words, while the node is not connected. */
+const char *engine_away_why(struct engine *engine);
 void engine_node_learn(struct engine *engine, uint64_t incarnation, void (*then)(void *arg), void *arg);
 
 /* engine_items.c */

@@ -141,7 +141,7 @@ static void start(struct engine *engine, struct mob_engine_op *op, bool alive)
     struct flight *flight = flight_create(engine, op);
     bool asks_node = op->verb != MOB_ENGINE_METRICS; /* where it is one of those that are asked */
     if ((asks_node && !alive) || atomic_load(&engine->stopping)) {
-        flight_fail(flight, MOB_UNAVAILABLE, NULL, "not connected to the runtime");
+        flight_fail(flight, MOB_UNAVAILABLE, NULL, "%s", engine_away_why(engine));
         return;
     }
     flight->client = alive ? engine->sessions[0].client : NULL;

@@ -199,7 +199,8 @@ def signal_postgres(c, number):
             continue
     check(len(pids) >= 2, "PostgreSQL is found", pids)
     for pid in pids:
-        os.kill(pid, number)
+        with contextlib.suppress(ProcessLookupError):  # a connection of it has ended
+            os.kill(pid, number)
 
 
 def with_slot(name, slot):

@@ -3,6 +3,7 @@
 #include "tests/unit/runtime/node/node_fixture.h"
 
 #include "common/wire/recover_row.h"
+#include "runtime/node/actor_record.h"
 #include "runtime/node/recovery.h"
 #include "runtime/node/task.h"
 
@@ -173,6 +174,70 @@ static void record_waits_for_room_in_the_control_store(void **state)
     nx_close_with(&nx, &driver);
 }
 
+/* What was flushed is in PostgreSQL, which does not answer for a while: neither a task nor an actor is lost.
+ */
+static void start_waits_for_what_cannot_be_read_now(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    struct mob_recover_row row;
+    nx_look_up_patience_ns = 1; /* of the reads that give up */
+    nx_open_with(&nx, 1, &driver);
+    memcpy(FAKE.node_name, "node", 5);
+    struct mob_actor_id actor = nx_create(&driver);
+    assert_true(nx_worker_takes(&nx, &worker));
+    nx_complete(&worker, 0, MOB_OK);
+    struct mob_task_id task = nx_submit(&driver);
+    nx_settle(&nx);
+    nx_let_go(&worker);
+    nx_end(&nx);
+    FAKE.failing_reads = 6;
+    nx_start(&nx, 0);
+    assert_int_equal(FAKE.failing_reads, 0);
+    assert_non_null(node_task_find(nx.node, task));
+    assert_non_null(node_actor_find(nx.node, actor));
+    assert_int_equal(node_actor_find(nx.node, actor)->life.state, MOB_ACTOR_RESTARTING);
+    nx_settle(&nx);
+    assert_true(record_of(1, &row));
+    assert_int_equal(row.state, MOB_RECOVER_ENDED);
+    assert_int_equal(row.waits_for, MOB_RECOVER_WAITS_NOT);
+    nx_look_up_patience_ns = 0;
+    nx_close_with(&nx, &driver);
+}
+
+/* The same of an actor that starts again while the node lives. */
+static void actor_waits_for_what_cannot_be_read_now(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    nx_look_up_patience_ns = 1;
+    nx_open_with(&nx, 1, &driver);
+    struct mob_actor_id actor = nx_create(&driver);
+    assert_true(nx_worker_takes(&nx, &worker));
+    nx_complete(&worker, 0, MOB_OK);
+    nx_settle(&nx);
+    FAKE.group_reads = MOB_UNAVAILABLE;
+    nx_kill(&nx, &worker);
+    for (int i = 0; i < 5; i++) {
+        usleep(110 * 1000); /* as long as a read rests that has failed */
+        nx_settle(&nx);
+    }
+    assert_int_equal(node_actor_find(nx.node, actor)->life.state, MOB_ACTOR_RESTARTING);
+    FAKE.group_reads = MOB_OK;
+    int64_t deadline = mob_now() + NX_PATIENCE_NS;
+    nx.node->pool->started_count = 0;
+    while (nx.node->pool->started_count == 0) {
+        assert_true(mob_now() < deadline);
+        nx_settle(&nx);
+    }
+    nx_look_up_patience_ns = 0;
+    nx_close_with(&nx, &driver);
+}
+
 static void rows_that_are_none_are_told_apart(void **state)
 {
     (void)state;
@@ -200,6 +265,8 @@ int main(void)
         cmocka_unit_test(record_of_a_later_incarnation_is_not_taken),
         cmocka_unit_test(who_lost_its_record_says_nothing),
         cmocka_unit_test(record_waits_for_room_in_the_control_store),
+        cmocka_unit_test(start_waits_for_what_cannot_be_read_now),
+        cmocka_unit_test(actor_waits_for_what_cannot_be_read_now),
         cmocka_unit_test(rows_that_are_none_are_told_apart),
     };
     return cmocka_run_group_tests_name("runtime/node/recovery", tests, NULL, NULL);
