@@ -44,8 +44,9 @@ static enum mob_status submit_item(struct flight *flight, size_t i, const char *
     if (status == MOB_OK) {
         batch->tasks[i] = mob_future_object(futures[0]).task;
         batch->return_counts[i] = count;
-        for (uint32_t k = 0; k < (count == MOB_RETURNS_STREAM ? 1 : count); k++)
+        for (uint32_t k = 1; count != MOB_RETURNS_STREAM && k < count; k++)
             mob_release(futures[k]);
+        flight->futures[flight->submitted++] = futures[0]; /* of the items without an error, in their order */
     } else if (status != MOB_STORE_FULL) {
         fail_item(
             batch, i, status, status == MOB_TYPE_MISMATCH ? prefix : NULL, mob_client_error(flight->client));
@@ -55,13 +56,15 @@ static enum mob_status submit_item(struct flight *flight, size_t i, const char *
     return status;
 }
 
-static void open_batch(struct mob_engine_batch *batch)
+static void open_batch(struct flight *flight)
 {
+    struct mob_engine_batch *batch = &flight->op->batch;
     batch->count = json_array_size(batch->rows ? batch->rows : batch->items);
     batch->tasks = calloc(batch->count + 1, sizeof *batch->tasks);
     batch->return_counts = calloc(batch->count + 1, sizeof *batch->return_counts);
     batch->errors = calloc(batch->count + 1, sizeof *batch->errors);
-    MOB_ASSERT(batch->tasks && batch->return_counts && batch->errors);
+    flight->futures = calloc(batch->count + 1, sizeof(struct mob_future *));
+    MOB_ASSERT(batch->tasks && batch->return_counts && batch->errors && flight->futures);
 }
 
 /* From flight->next_item on. MOB_STORE_FULL: that one finds no room. */
@@ -109,13 +112,31 @@ static void batch_known(struct flight *flight)
 {
     struct mob_engine_batch *batch = &flight->op->batch;
     if (!batch->tasks)
-        open_batch(batch);
+        open_batch(flight);
     if (submit_items(flight) == MOB_STORE_FULL)
         flight_want_room(flight, engine_start_batch, on_no_room);
     else if (!accepted_any(batch) && batch->function && batch->errors[0].status == MOB_NOT_FOUND)
         flight_fail(flight, MOB_NOT_FOUND, "/function", "%s", batch->errors[0].detail);
     else
         flight_want_ack(flight);
+}
+
+/* The memory cap may be met in the middle of a batch, and its tasks are then in no log: their items say so.
+ * When nothing is in, the whole is to come again, and with a key, which finds again what is in. */
+void engine_batch_acked(struct flight *flight)
+{
+    struct mob_engine_batch *batch = &flight->op->batch;
+    size_t at = 0, refused = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        if (batch->errors[i].status != MOB_OK || !engine_was_refused(flight->futures[at++]))
+            continue;
+        fail_item(batch, i, MOB_GCS_FULL, NULL, ENGINE_REFUSED_WORDS);
+        refused++;
+    }
+    if (refused > 0 && (flight->keyed || !accepted_any(batch)))
+        engine_fail_refused(flight);
+    else
+        flight_done(flight);
 }
 
 /* Each name is asked for once, without waiting. */

@@ -31,7 +31,8 @@ void flight_done(struct flight *flight)
     }
     if (flight->futures) {
         for (size_t i = 0; flight->futures[i]; i++) {
-            mob_unlisten(flight->client, &flight->waiters[i]);
+            if (flight->waiters)
+                mob_unlisten(flight->client, &flight->waiters[i]);
             mob_release(flight->futures[i]);
         }
         free(flight->futures);

@@ -43,7 +43,8 @@ struct flight {
     struct mob_client *client;
     struct flight *all_next, *all_prev; /* of the engine */
     struct flight *next; /* of an ack group */
-    struct mob_future *future; /* what it waits for, owned; of a wait: futures */
+    struct mob_future
+        *future; /* what it waits for, owned; of a wait, and of what a batch submitted: futures */
     struct mob_future **futures;
     struct mob_waiter waiter, *waiters; /* on them; other flights may wait for the same object */
     struct mob_actor *actor;
@@ -60,7 +61,7 @@ struct flight {
     bool keyed, key_again; /* again: an earlier run may have made them */
     void *context; /* the operation's own */
     struct more_returns *more; /* of a submission that waits for several */
-    size_t next_item; /* of a batch: those before it are submitted, or failed */
+    size_t next_item, submitted; /* of a batch: those before it are submitted, or failed; so many futures */
     uint64_t names_seen; /* of an actor's creation: engine->names_given when its name was asked for */
     bool claims_name; /* of an actor's creation: it was published under a name, which another may have got */
     bool acked, ack_wanted;

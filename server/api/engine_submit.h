@@ -27,6 +27,13 @@ uint32_t engine_returns_of(struct mob_callable callable, const struct mob_submit
  */
 bool engine_return_read(struct flight *flight, char **json_out, struct mob_engine_value *value);
 
+/* The node refused the task at the memory cap: known when what came before its acknowledgement was read. */
+#define ENGINE_REFUSED_WORDS "the control store is full: end jobs and delete them, or raise gcs-soft-bytes"
+bool engine_was_refused(const struct mob_future *future);
+void engine_fail_refused(struct flight *flight);
+/* engine_bulk.c: all that came before the acknowledgement was read. */
+void engine_batch_acked(struct flight *flight);
+
 /* engine_returns.c */
 /* Takes the futures behind the first. */
 void engine_returns_keep(struct flight *flight, struct mob_future **futures, uint32_t count);

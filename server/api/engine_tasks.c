@@ -95,6 +95,21 @@ static void on_wait_over(struct flight *flight)
     flight_want_ack(flight);
 }
 
+/* The node refuses a root at the memory cap, which the gateway may have heard of later: it is in no log. */
+bool engine_was_refused(const struct mob_future *future)
+{
+    if (!future)
+        return false;
+    struct mob_future_look look = mob_future_look(future);
+    return look.state == MOB_FUTURE_FAILED && look.status == MOB_GCS_FULL;
+}
+
+void engine_fail_refused(struct flight *flight)
+{
+    flight->op->error.retry_after_s = 1;
+    flight_fail(flight, MOB_GCS_FULL, NULL, ENGINE_REFUSED_WORDS);
+}
+
 void engine_acked(struct flight *flight)
 {
     if (flight->keyed)
@@ -105,6 +120,10 @@ void engine_acked(struct flight *flight)
             take_result(flight);
             return;
         }
+        if (engine_was_refused(flight->future)) {
+            engine_fail_refused(flight);
+            return;
+        }
         flight->op->submit.accepted = true;
         flight->op->submit.value.state = MOB_OBJ_PENDING;
         if (engine_name_is_claimed(flight)) {
@@ -112,6 +131,9 @@ void engine_acked(struct flight *flight)
             return;
         }
         break;
+    case MOB_ENGINE_BATCH:
+        engine_batch_acked(flight);
+        return;
     case MOB_ENGINE_OBJECT_PUT:
         flight->op->put.id = mob_future_object(flight->future);
         break;
