@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/failpoint.h"
+
 #define APART_NS (5 * MOB_SEC) /* until all have a position in common */
 #define PATIENCE_NS (30 * MOB_SEC) /* with a member that is being replaced */
 
@@ -109,6 +111,7 @@ static bool read_marks(struct members *m, bool *common_out, uint64_t *seq_out)
         for (uint32_t i = 0; i < m->count; i++) {
             if (!members_ask(m, &m->all[i], ask_marks))
                 return false;
+            (void)MOB_FAILPOINT("verify.next_member"); /* others write meanwhile */
             one_epoch &= m->all[i].stats.epoch == m->all[0].stats.epoch;
         }
         *common_out = one_epoch && common_position(m, seq_out);

@@ -367,7 +367,7 @@ static void pick_stats(struct query *q)
         s.newest_block = s.flushed;
     snprintf(s.state, sizeof s.state, "%s", mob_chain_state_name(mob_chain_state(sh->chain)));
     snprintf(s.store, sizeof s.store, "%s", store_trouble(sh));
-    if (MOB_FAILPOINT("gcs.says_it_joins") != MOB_OK) {
+    if (MOB_FAILPOINT("gcs.says_it_joins")) {
         snprintf(s.state, sizeof s.state, "%s", mob_chain_state_name(MOB_CHAIN_JOINING));
         s.marks = 0;
     }

@@ -1,4 +1,4 @@
-"""`mobula gcs verify` names what is wrong: one thing at a time is spoiled in a member's Redis, its index, PostgreSQL.   ctest: timeout=400 long"""
+"""`mobula gcs verify` names what is wrong: one thing at a time is spoiled in a member's Redis, its index, PostgreSQL.   ctest: timeout=600 long"""
 import contextlib
 import json
 import os
@@ -16,14 +16,15 @@ from lib_http_cluster import BIN, Cluster, check
 V1 = "/api/v1"
 
 
-def verify(c):
+def verify(c, failpoints=""):
     """Exit code, what it says of what is wrong, and its checks by name."""
-    done = subprocess.run([BIN + "/mobula", "gcs", "verify", "-o", "json", "--dir", c.directory], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([BIN + "/mobula", "gcs", "verify", "-o", "json", "--dir", c.directory], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "MOBULA_FAILPOINTS": failpoints})
     return done.returncode, done.stderr, {line["check"]: line for line in map(json.loads, done.stdout.splitlines())}
 
 
-def good(c, why):
-    code, said, checks = verify(c)
+def good(c, why, failpoints=""):
+    code, said, checks = verify(c, failpoints)
     check(code == 0 and all(line["ok"] for line in checks.values()), f"good: {why}", code, said, checks)
 
 
@@ -244,7 +245,7 @@ def test_while_others_write(c):
     with writing(c):
         before = status(c)["member"]["applied"]
         for i in range(4):
-            good(c, f"while others write, {i}")
+            good(c, f"while others write, {i}", "verify.next_member=delay:300" if i % 2 else "")
         after = status(c)["member"]["applied"]
         check(after > before + 50, "they do", before, after)
         row = "(upto, row_number) = (SELECT upto, row_number FROM mobula.bucket ORDER BY upto LIMIT 1)"
