@@ -68,7 +68,8 @@ static enum cli_exit each_shard(struct gcs_call *all, enum cli_exit (*tell)(stru
         enum cli_exit code = tell(&one);
         if (code != CLI_OK && all->shards > 1)
             cli_say("that was shard %u", shard);
-        worst = code != CLI_OK ? code : worst;
+        if (code != CLI_OK && (code != CLI_PARTIAL || worst == CLI_OK))
+            worst = code;
     }
     return worst;
 }

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/failpoint.h"
+
 /* ---- rows ---- */
 
 uint8_t *query_body_add(struct query *q, const void *bytes, size_t length)
@@ -375,6 +377,10 @@ static void pick_stats(struct query *q)
     snprintf(s.state, sizeof s.state, "%s", mob_chain_state_name(mob_chain_state(sh->chain)));
     snprintf(s.store, sizeof s.store, "%s", store_trouble(sh));
     pick_heartbeats(sh, &s);
+    if (MOB_FAILPOINT("gcs.says_it_joins")) {
+        snprintf(s.state, sizeof s.state, "%s", mob_chain_state_name(MOB_CHAIN_JOINING));
+        s.marks = 0;
+    }
     q->rows.kind = MOB_GCS_ROWS_STATS;
     q->rows.count = 1;
     query_body_add(q, &s, sizeof s);

@@ -1,4 +1,4 @@
-"""`mobula gcs verify` names what is wrong: one thing at a time is spoiled in a member's Redis, its index, PostgreSQL.   ctest: timeout=280 long"""
+"""`mobula gcs verify` names what is wrong: one thing at a time is spoiled in a member's Redis, its index, PostgreSQL.   ctest: timeout=600 long"""
 import contextlib
 import json
 import os
@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 
 import lib_http_cluster
 from lib_http_cluster import BIN, Cluster, check
@@ -15,14 +16,15 @@ from lib_http_cluster import BIN, Cluster, check
 V1 = "/api/v1"
 
 
-def verify(c):
+def verify(c, failpoints=""):
     """Exit code, what it says of what is wrong, and its checks by name."""
-    done = subprocess.run([BIN + "/mobula", "gcs", "verify", "-o", "json", "--dir", c.directory], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([BIN + "/mobula", "gcs", "verify", "-o", "json", "--dir", c.directory], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "MOBULA_FAILPOINTS": failpoints})
     return done.returncode, done.stderr, {line["check"]: line for line in map(json.loads, done.stdout.splitlines())}
 
 
-def good(c, why):
-    code, said, checks = verify(c)
+def good(c, why, failpoints=""):
+    code, said, checks = verify(c, failpoints)
     check(code == 0 and all(line["ok"] for line in checks.values()), f"good: {why}", code, said, checks)
 
 
@@ -125,11 +127,10 @@ def whole(c):
 
 def spoil_member(c, member, spoil, mend, why, words):
     """In its Redis. A member that is slow is left out, and who joins may copy what is spoiled: so the master is held meanwhile, and
-    only members of a whole chain are spoiled. There is nothing to find where something was written meanwhile, as the flusher does now
-    and then: that is said, and is asked again, as is what was found while a member was replaced."""
+    only members of a whole chain are spoiled. What was found while a member was replaced is asked again."""
     for _ in range(25):
         c.until("whole", lambda: whole(c), 60)
-        master = pid_of(c, "master")
+        master = c.until("a master", lambda: pid_of(c, "master"), 60)
         os.kill(master, signal.SIGSTOP)
         try:
             epoch, found = whole(c), None
@@ -144,7 +145,7 @@ def spoil_member(c, member, spoil, mend, why, words):
                 os.kill(master, signal.SIGCONT)
         if not same:
             settled(c)
-        elif not any("they went on meanwhile" in line["figures"] for line in found[2].values()):
+        elif not any(line["ok"] is None for line in found[2].values()):
             break
     if check(found is not None, f"the chain stays whole: {why}", status(c)):
         bad(c, why, "blocks of each member", words, found)
@@ -214,6 +215,84 @@ def test_a_chain(c):
     good(c, "all put back")
 
 
+@contextlib.contextmanager
+def writing(c):
+    """Others write: some thousand entries a second."""
+    stop, failed = threading.Event(), []
+
+    def write():
+        while not stop.is_set():
+            code, _, body = c.call("POST", V1 + "/tasks:batch", {"function": "arith.divmod", "rows": [[i, 3] for i in range(50)]})
+            if code != 202:
+                failed.append(code)
+                continue
+            c.submitted += 50
+            ids = [item["returns"][0] for item in json.loads(body)["items"]]
+            c.call("POST", V1 + "/objects:wait", {"ids": ids, "num_returns": 50, "timeout_ms": 60000})
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    check(not failed, "the writer", failed[:3])
+
+
+def test_while_others_write(c):
+    """Everything is compared, as of positions that all have."""
+    with writing(c):
+        before = status(c)["member"]["applied"]
+        for i in range(4):
+            good(c, f"while others write, {i}", "verify.next_member=delay:300" if i % 2 else "")
+        after = status(c)["member"]["applied"]
+        check(after > before + 50, "they do", before, after)
+        row = "(upto, row_number) = (SELECT upto, row_number FROM mobula.bucket ORDER BY upto LIMIT 1)"
+        sql(c, f"CREATE TABLE one AS SELECT * FROM mobula.bucket WHERE {row}; DELETE FROM mobula.bucket WHERE {row}")
+        bad(c, "a row less, while others write", "rows of PostgreSQL", "its rows are not what it took in")
+        sql(c, "INSERT INTO mobula.bucket SELECT * FROM one")
+        redis = Redis(c, "gcs-1")
+        key = redis.blocks()[0]
+        at, value = int.from_bytes(key[1:], "big"), redis.call(b"GET", key)
+        spoil_member(c, "gcs-1", lambda r: r.call(b"UNLINK", key), lambda r: r.call(b"SET", key, value),
+                     "a block that is not there", f"gcs-1.sock: the block at {at} is in the index and not in Redis")
+    settled(c)
+    good(c, "and afterwards")
+
+
+def test_after_a_job_was_deleted(c):
+    """What went with it is known, to the row: nothing else may be missing."""
+    def tasks_of(job):
+        rows = [[i, 3] for i in range(1000)]
+        batch = c.json("POST", V1 + "/tasks:batch", {"function": "arith.divmod", "rows": rows, "job": job}, expect=202)
+        c.json("POST", V1 + "/objects:wait", {"ids": [item["returns"][0] for item in batch["items"]], "num_returns": len(rows), "timeout_ms": 60000}, expect=200)
+        c.submitted += len(rows)
+    jobs = [c.json("POST", V1 + "/jobs", {"name": name}, expect=201)["id"] for name in ("kept", "deleted")]
+    for job in jobs:  # rows of one cut are shared by small jobs
+        tasks_of(job)
+        settled(c)
+    for what in ("ends", "is deleted"):
+        check(c.call("DELETE", f"{V1}/jobs/{jobs[1]}")[0] == 202, what)
+    c.until("PostgreSQL has nothing of it", lambda: int(sql(c, "SELECT count(*) FROM mobula.deleted")) > 0, 60)
+    good(c, "with what a job's deletion left")
+    own = "job = (SELECT job FROM mobula.bucket WHERE job IS NOT NULL LIMIT 1)"
+    sql(c, f"CREATE TABLE others AS SELECT * FROM mobula.bucket WHERE {own}; DELETE FROM mobula.bucket WHERE {own}")
+    check(int(sql(c, "SELECT count(*) FROM others")) > 0, "rows of another job")
+    bad(c, "another job's rows are missing", "rows of PostgreSQL", "its rows are not what it took in")
+    sql(c, "INSERT INTO mobula.bucket SELECT * FROM others")
+    good(c, "put back, and the deleted ones stay away")
+    sql(c, "UPDATE mobula.deleted SET specs = specs - 1 WHERE specs > 0")
+    bad(c, "one more is missing than was deleted", "rows of PostgreSQL", "its rows are not what it took in")
+    sql(c, "UPDATE mobula.deleted SET specs = specs + 1 WHERE specs > 0")
+
+
+def test_what_cannot_be_compared(c):
+    code, said, checks = verify(c)
+    check(code == 8 and checks["digests of the members"]["ok"] is None, "a code of its own", code, said, checks)
+    check("not compared" in checks["digests of the members"]["figures"] and checks["blocks of each member"]["ok"], "and which it is", checks)
+
+
 def spoil_database(c):
     row = "(upto, row_number) = (SELECT upto, row_number FROM mobula.bucket ORDER BY octet_length(payload) DESC LIMIT 1)"
     columns = sql(c, "SELECT string_agg(column_name, ', ' ORDER BY ordinal_position) FROM information_schema.columns WHERE table_schema = 'mobula' AND table_name = 'bucket'")
@@ -271,10 +350,18 @@ def index_of(failpoint, words):
 def main():
     c = Cluster("--postgres", "on", "--flush-delay-ms", "100")
     try:
-        for test in (test_the_store_is_the_members_alone, test_a_chain, test_a_member_that_is_being_replaced, test_the_database, test_what_is_in_both):
+        for test in (test_the_store_is_the_members_alone, test_a_chain, test_a_member_that_is_being_replaced, test_the_database, test_what_is_in_both, test_after_a_job_was_deleted, test_while_others_write):
             before = len(lib_http_cluster.failures)
             test(c)
             print("ok" if len(lib_http_cluster.failures) == before else "not ok", test.__name__, flush=True)
+    finally:
+        c.end()
+    os.environ["MOBULA_FAILPOINTS"] = "gcs.says_it_joins=error"
+    c = Cluster()
+    del os.environ["MOBULA_FAILPOINTS"]
+    try:
+        some_tasks(c)
+        test_what_cannot_be_compared(c)
     finally:
         c.end()
     index_of("index.lacks=error@5", "in a group of it")

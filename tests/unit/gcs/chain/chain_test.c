@@ -436,6 +436,45 @@ static void a_full_member_refuses_without_consuming(void **state)
     member_fini(&m);
 }
 
+static const struct mob_gcs_mark *mark_of(const struct mob_gcs_mark *marks, size_t count, uint64_t seq)
+{
+    for (size_t i = 0; i < count; i++)
+        if (marks[i].seq == seq)
+            return &marks[i];
+    return NULL;
+}
+
+/* Of each of the newest positions, and of some far behind, both digests as they were there. */
+static void digests_of_positions_are_kept(void **state)
+{
+    (void)state;
+    enum { ENTRIES = 3000 };
+    static struct mob_gcs_mark marks[MOB_CHAIN_MARKS_MAX], were[ENTRIES + 2];
+    struct member m;
+    char key_value[8];
+    member_init(&m);
+    open_client(&m);
+    for (uint64_t seq = 2; seq <= ENTRIES; seq++) {
+        snprintf(key_value, sizeof key_value, "%c=%llu", 'a' + (int)(seq % 7), (unsigned long long)seq % 100);
+        assert_int_equal(put_key(&m, seq - 1, key_value, UINT64_MAX), MOB_OK);
+        commit_all(&m);
+        mob_chain_on_durable(m.chain, seq);
+        drain(&m);
+        assert_int_equal(mob_chain_applied(m.chain), seq);
+        were[seq] = (struct mob_gcs_mark){seq, mob_chain_digest(m.chain), mob_chain_state_digest(m.chain)};
+    }
+    size_t count = mob_chain_marks(m.chain, marks);
+    assert_int_equal(count, mob_chain_marks(m.chain, NULL));
+    assert_int_equal(count, MOB_CHAIN_MARKS_EACH + ENTRIES / MOB_CHAIN_MARKS_STEP);
+    for (uint64_t seq = 2; seq <= ENTRIES; seq++) {
+        const struct mob_gcs_mark *mark = mark_of(marks, count, seq);
+        bool kept = seq > ENTRIES - MOB_CHAIN_MARKS_EACH || seq % MOB_CHAIN_MARKS_STEP == 0;
+        if ((mark != NULL) != kept || (kept && memcmp(mark, &were[seq], sizeof *mark) != 0))
+            fail_msg("position %llu: %s", (unsigned long long)seq, mark == NULL ? "none" : "another");
+    }
+    member_fini(&m);
+}
+
 static void what_is_gone_for_good_is_named_and_its_log_sealed(void **state)
 {
     (void)state;
@@ -764,6 +803,7 @@ int main(void)
         cmocka_unit_test(a_sealed_log_takes_nothing_and_tells_its_cut),
         cmocka_unit_test(entries_are_kept_until_durable_and_written_again_when_the_store_lost_them),
         cmocka_unit_test(a_full_member_refuses_without_consuming),
+        cmocka_unit_test(digests_of_positions_are_kept),
         cmocka_unit_test(what_is_gone_for_good_is_named_and_its_log_sealed),
         cmocka_unit_test(a_position_means_the_same_up_to_the_first_hole),
         cmocka_unit_test(a_position_means_something_else_where_an_older_history_takes_its_place),
