@@ -10,6 +10,7 @@
 #include "cli/gcs_verify_members.h"
 #include "common/base/array.h"
 #include "common/base/hash.h"
+#include "common/base/log.h"
 #include "gcs/shard/redis_scan.h"
 
 #define AGAIN_MAX 10u /* times; members differ for milliseconds */
@@ -273,6 +274,7 @@ static bool look_again(struct blocks_check *c)
 
 static void name(const struct members *m, const struct suspect *s)
 {
+    MOB_ASSERT(s->member < m->count);
     const struct member *one = &m->all[s->member], *next = &m->all[(s->member + 1) % m->count];
     if (s->what == BLOCK_NOT_IN_REDIS)
         cli_say("%s: the block at %" PRIu64 " is in the index and not in Redis", one->name, s->seq);
@@ -328,7 +330,7 @@ static void give_known(struct blocks_check *c)
 bool members_check_blocks(struct members *m)
 {
     struct blocks_check c = {.m = m, .upto = UINT64_MAX};
-    uint64_t self[STATE_REPLICAS_MAX];
+    uint64_t self[STATE_REPLICAS_MAX] = {0};
     for (uint32_t i = 0; i < m->count; i++) {
         c.upto = m->all[i].stats.applied < c.upto ? m->all[i].stats.applied : c.upto;
         self[i] = m->all[i].stats.self;
