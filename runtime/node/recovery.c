@@ -61,6 +61,7 @@ void recovery_destroy(struct recovery *recovery)
 {
     while (recovery && recovery->logs) {
         struct recovered_log *next = recovery->logs->next;
+        mob_gcs_result_destroy(recovery->logs->claim.result); /* nobody waited for it any more */
         free(recovery->logs->tasks);
         free(recovery->logs);
         recovery->logs = next;
@@ -134,8 +135,8 @@ static enum mob_status take_over(struct recovered_log *log, int64_t deadline)
             status = MOB_OK;
         } else if (status == MOB_OK) {
             status = look_at_holder(log, &mob_gcs_result_answer(result)->kvs[0]);
-            mob_gcs_result_destroy(result);
         }
+        mob_gcs_result_destroy(result);
         if (status != MOB_OK)
             return status;
         put = put_of(log, key);
