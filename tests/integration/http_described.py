@@ -119,7 +119,7 @@ def test_reports_show_as_events_and_in_the_timeline(c):
     trace = [e for e in c.json("GET", f"{V1}/timeline?job={job}", expect=200)["traceEvents"] if e["ph"] != "M"]
     slices = {e["name"]: e for e in trace}
     check(sorted(slices) == ["probe.reports", "progress", "test.event", "test.span"] and len(trace) == 4, "all of the job", trace)
-    check(slices["test.event"]["args"] == {"task": task, "data": {"n": 1}}, "what it says, too", slices["test.event"])
+    check(slices["test.event"]["args"] == {"task": task, "attempt": 1, "data": {"n": 1}}, "what it says, too", slices["test.event"])
     check(slices["progress"]["args"]["data"]["fraction"] == 0.5, "how far it is", slices["progress"])
     check({n: e["ph"] for n, e in slices.items()} == {"probe.reports": "X", "progress": "i", "test.event": "i", "test.span": "X"}, "span or point", trace)
     check(all(e["args"]["task"] == task for e in trace), "whose", trace)

@@ -117,7 +117,7 @@ def test_a_later_attempt_is_shown_as_it_runs(c):
         return record if record["attempt"] == 2 and record["state"] == "running" else None
 
     record = c.until("the second runs", second)
-    first = [e for e in c.json("GET", f"{V1}/timeline", expect=200)["traceEvents"] if e["ph"] == "X" and e["args"].get("task") == task["id"]]
+    first = [e for e in c.json("GET", f"{V1}/timeline", expect=200)["traceEvents"] if e.get("cat") == "task" and e["args"].get("task") == task["id"]]
     c.until("it has spoken", lambda: c.call("GET", path + "/logs?attempt=2")[2] == b"try 2\n")
     check(len(first) == 1, "the first has ended", first)
     check(record["started_us"] >= first[0]["ts"] + first[0]["dur"], "times are the second's", record, first)
