@@ -77,4 +77,6 @@ void doctor_look_cluster(struct cli_call *call, struct doctor_cluster *out)
         return;
     out->gateway_ready = gateway_is_ready(out->state.address);
     ask_members(call, out);
+    if (state_dir_supervisor(cli_directory(call)) == 0) /* it ended meanwhile, and all with it */
+        *out = (struct doctor_cluster){0};
 }

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import resource
+import select
 import signal
 import subprocess
 import unittest
@@ -96,7 +97,11 @@ class Doctor(ClusterCase):
         self.assertEqual(["fail"], self.verdicts(checks, "secrets"))
         self.assertIn("token has mode 0644", checks["secrets"][0]["found"])
         (self.dir / "token").chmod(0o600)
-        os.kill(int((self.dir / "supervisor.pid").read_text().split()[0]), signal.SIGKILL)
+        pid = int((self.dir / "supervisor.pid").read_text().split()[0])
+        end = os.pidfd_open(pid)
+        os.kill(pid, signal.SIGKILL)
+        self.assertTrue(select.select([end], [], [], 60)[0], "the supervisor does not end")  # a signal takes its time
+        os.close(end)
         checks = self.doctor(code=0)
         self.assertEqual(["warn"], self.verdicts(checks, "leftovers"))
         self.assertEqual("none runs there", checks["cluster"][0]["found"])
