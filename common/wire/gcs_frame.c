@@ -6,6 +6,7 @@
 #include "common/base/hash.h"
 #include "common/base/log.h"
 
+#define TYPE_AT 5u /* behind magic and version */
 #define CHECKED_BYTES 32u /* of the header, before its two sums */
 
 static uint32_t frame_crc(
@@ -79,6 +80,25 @@ enum mob_status mob_gcs_frame_decode(const uint8_t *bytes, size_t length, uint32
         return MOB_CORRUPT;
     *frame_out = f;
     return MOB_OK;
+}
+
+bool mob_gcs_frame_peek(
+    const uint8_t *bytes, size_t length, struct mob_gcs_frame *frame_out, size_t *used_out)
+{
+    if (length < MOB_GCS_FRAME_HEADER_BYTES)
+        return false;
+    struct mob_reader r = mob_reader_of(bytes + TYPE_AT, MOB_GCS_FRAME_HEADER_BYTES - TYPE_AT);
+    struct mob_gcs_frame f = {.type = mob_read_u8(&r)};
+    f.head_bytes = mob_read_u16(&r);
+    uint32_t payload_bytes = mob_read_u32(&r);
+    *used_out = (size_t)MOB_GCS_FRAME_HEADER_BYTES + payload_bytes;
+    if (f.head_bytes > payload_bytes || length < *used_out)
+        return false;
+    f.head = bytes + MOB_GCS_FRAME_HEADER_BYTES;
+    f.body = f.head + f.head_bytes;
+    f.body_bytes = payload_bytes - f.head_bytes;
+    *frame_out = f;
+    return true;
 }
 
 const char *mob_gcs_frame_name(uint8_t type)

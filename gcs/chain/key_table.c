@@ -69,6 +69,11 @@ struct key_link *key_table_first(const struct key_table *t, uint32_t hash)
     return *bucket_of(t, hash);
 }
 
+void key_table_prefetch(const struct key_table *t, uint32_t hash)
+{
+    __builtin_prefetch(bucket_of(t, hash));
+}
+
 static void push(struct key_link **head, struct key_link *row)
 {
     row->next = *head;

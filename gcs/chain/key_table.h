@@ -33,6 +33,8 @@ void key_table_clear(struct key_table *t);
 /* The first row of the hash's bucket, from which `next` leads to the others; rows of other hashes are among
  * them. */
 struct key_link *key_table_first(const struct key_table *t, uint32_t hash);
+/* Asks memory for what key_table_first reads. */
+void key_table_prefetch(const struct key_table *t, uint32_t hash);
 /* Takes no memory for the row itself. Where there is none for another bucket, look-ups pass over more rows.
  */
 void key_table_add(struct key_table *t, struct key_link *row, uint32_t hash);

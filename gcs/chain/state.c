@@ -10,6 +10,7 @@
  * logarithmic insertions, one allocation a key. Heights come from a hash of the key, so that equal contents
  * give equal structures on every member. */
 #define LEVELS 16
+#define CACHE_LINE 64u
 
 struct node {
     struct key_link by_hash; /* the first: a link is its node */
@@ -168,6 +169,35 @@ bool mob_state_get(
     if (n != NULL)
         view(n, out);
     return n != NULL;
+}
+
+/* The bytes from there on that a cache line holds any of. */
+static void prefetch_bytes(const void *at, size_t length)
+{
+    for (size_t line = 0; line < length; line += CACHE_LINE)
+        __builtin_prefetch((const uint8_t *)at + line, 1);
+}
+
+void mob_state_prefetch(const struct mob_state *s, const struct mob_state_ahead *keys, size_t count)
+{
+    uint32_t hashes[MOB_STATE_AHEAD];
+    MOB_ASSERT(count <= MOB_STATE_AHEAD);
+    for (size_t i = 0; i < count; i++) {
+        struct full_key full;
+        full_key_init(&full, keys[i].table, keys[i].key, keys[i].length);
+        hashes[i] = (uint32_t)full.hash;
+        key_table_prefetch(&s->table, hashes[i]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct key_link *row = key_table_first(&s->table, hashes[i]);
+        if (row != NULL)
+            prefetch_bytes(row, node_size(1, keys[i].length + 1));
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct node *n = (const struct node *)key_table_first(&s->table, hashes[i]);
+        if (n != NULL && n->by_hash.hash == hashes[i] && n->value != NULL)
+            prefetch_bytes(n->value, n->value_length);
+    }
 }
 
 bool mob_state_next(const struct mob_state *s, uint8_t table, const uint8_t *prefix, uint32_t prefix_length,

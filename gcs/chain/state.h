@@ -16,6 +16,7 @@
 #include "common/wire/gcs_msg.h"
 
 #define MOB_STATE_INLINE_MAX 1024u
+#define MOB_STATE_AHEAD 16u
 #define MOB_STATE_KEYS_MAX (4u << 20)
 #define MOB_STATE_INCARNATIONS_MAX (1u << 20)
 
@@ -45,6 +46,15 @@ bool mob_state_get(
  */
 bool mob_state_next(const struct mob_state *s, uint8_t table, const uint8_t *prefix, uint32_t prefix_length,
     const uint8_t *after, uint32_t after_length, struct mob_state_key *out);
+/* Asks memory for what the next operation on each of these keys reads and writes, so that their misses
+ * overlap: the rows are scattered, and each takes three accesses that wait for one another. Changes nothing; a
+ * key that is not there, or is no key at all, costs time only. `count` at most MOB_STATE_AHEAD. */
+struct mob_state_ahead {
+    const uint8_t *key;
+    uint32_t length; /* at most MOB_GCS_KEY_MAX */
+    uint8_t table;
+};
+void mob_state_prefetch(const struct mob_state *s, const struct mob_state_ahead *keys, size_t count);
 /* Copies. MOB_NO_MEMORY, MOB_GCS_FULL (MOB_STATE_KEYS_MAX). */
 MOB_MUST_USE enum mob_status mob_state_set(struct mob_state *s, uint8_t table, const struct mob_gcs_kv *kv);
 void mob_state_remove(struct mob_state *s, uint8_t table, const uint8_t *key, uint32_t length);

@@ -279,6 +279,12 @@ enum mob_status mob_link_next(
     return at_the_end(link);
 }
 
+const uint8_t *mob_link_ahead(const struct mob_link *link, size_t *length_out)
+{
+    *length_out = link->in == NULL ? 0 : link->in->used - link->parsed;
+    return link->in == NULL ? NULL : link->in->bytes + link->parsed;
+}
+
 void mob_link_io(struct mob_link *link, bool readable)
 {
     if (readable && link->ended == MOB_OK)

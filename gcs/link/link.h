@@ -78,5 +78,7 @@ bool mob_link_wants_write(const struct mob_link *link);
  * held. MOB_AGAIN: none now. MOB_CLOSED, MOB_CORRUPT, MOB_NO_MEMORY, or why it was refused: destroy it. */
 MOB_MUST_USE enum mob_status mob_link_next(
     struct mob_link *link, struct mob_gcs_frame *frame_out, struct mob_chunk **chunk_out);
+/* What mob_link_next will give next, as it was received; borrowed until then. */
+const uint8_t *mob_link_ahead(const struct mob_link *link, size_t *length_out);
 
 #endif

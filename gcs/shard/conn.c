@@ -232,35 +232,51 @@ static bool make_room(struct conn *c, size_t need)
     return true;
 }
 
+/* Once. MOB_OK: there may be more; MOB_AGAIN: there is none now; else the connection is closed. */
+static enum mob_status receive(struct conn *c, size_t need)
+{
+    ssize_t n;
+    if (!make_room(c, need)) {
+        conn_close(c, MOB_NO_MEMORY);
+        return MOB_NO_MEMORY;
+    }
+    size_t room = c->in->capacity - c->in->used;
+    do
+        n = recv(c->fd, c->in->bytes + c->in->used, room, 0);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return MOB_AGAIN;
+    if (n <= 0) {
+        conn_close(c, MOB_CLOSED);
+        return MOB_CLOSED;
+    }
+    c->in->used += (uint32_t)n;
+    return (size_t)n < room ? MOB_AGAIN : MOB_OK;
+}
+
+void conn_receive(struct conn *c)
+{
+    bool begun = c->in != NULL && c->in->used > c->parsed; /* it knows then how much room it needs */
+    if (!c->closing && !c->stalled && !begun)
+        c->drained = receive(c, 0) == MOB_AGAIN;
+}
+
 void conn_readable(struct conn *c)
 {
     size_t need = 0;
-    if (parse(c, &need) == SERVE_STALL) {
-        set_stalled(c, true);
-        return;
-    }
-    for (int i = 0; i < RECV_LOOPS && !c->closing; i++) {
-        if (!make_room(c, need)) {
-            conn_close(c, MOB_NO_MEMORY);
-            return;
-        }
-        size_t room = c->in->capacity - c->in->used;
-        ssize_t n = recv(c->fd, c->in->bytes + c->in->used, room, 0);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-            return;
-        if (n <= 0) {
-            conn_close(c, MOB_CLOSED);
-            return;
-        }
-        c->in->used += (uint32_t)n;
+    bool drained = c->drained;
+    c->drained = false;
+    for (int i = 0; i <= RECV_LOOPS && !c->closing; i++) {
         if (parse(c, &need) == SERVE_STALL) {
             set_stalled(c, true);
             return;
         }
-        if ((size_t)n < room)
+        if (drained || i == RECV_LOOPS || c->closing)
             return;
+        enum mob_status status = receive(c, need);
+        if (status != MOB_OK && status != MOB_AGAIN)
+            return;
+        drained = status == MOB_AGAIN;
     }
 }
 

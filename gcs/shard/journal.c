@@ -9,6 +9,7 @@
 
 #include "gcs/chain/chain_replies.h"
 #include "gcs/shard/journal_rows.h"
+#include "gcs/shard/ahead.h"
 
 #define JOURNAL_BYTES_MAX (32u << 20)
 #define JOURNAL_PART_OF_CAP 32u /* it is memory like everything else: so much of the soft cap at most */
@@ -63,25 +64,33 @@ void journal_add(
 
 /* ---- segments ---- */
 
-static void touch(struct mob_journal *j, const struct mob_journal_row *row)
+/* False: nothing is to be written when it goes. */
+static bool touched_row(const struct mob_journal_row *row, struct mob_touched_row *out)
 {
-    struct mob_touched_row t = {.key = row->key, .key_length = row->key_length};
     if (row->kind == MOB_JOURNAL_OUTSIDE || row->key[0] == 'c')
-        return; /* nothing is to be written when it goes */
+        return false;
+    *out = (struct mob_touched_row){.key = row->key, .key_length = row->key_length};
     if (row->kind == MOB_JOURNAL_SET)
-        memcpy(&t.version, row->value + (row->key[0] == 'r' ? offsetof(struct mob_gcs_reply, seq) : 0),
-            sizeof t.version);
-    mob_touched_add(&j->touched, &t);
+        memcpy(&out->version, row->value + (row->key[0] == 'r' ? offsetof(struct mob_gcs_reply, seq) : 0),
+            sizeof out->version);
+    return true;
 }
 
 /* Into the newest segment. */
 static enum mob_status segment_index(struct mob_journal *j, const struct mob_journal_pass *pass)
 {
+    struct mob_touched_row rows[MOB_TOUCHED_TOGETHER];
     struct mob_journal_row row;
-    size_t at = 0;
+    size_t at = 0, count = 0;
     enum mob_status status;
-    while ((status = mob_journal_row_next(pass, &at, &row)) == MOB_OK)
-        touch(j, &row);
+    while ((status = mob_journal_row_next(pass, &at, &row)) == MOB_OK) {
+        count += touched_row(&row, &rows[count]);
+        if (count == MOB_TOUCHED_TOGETHER) {
+            mob_touched_add(&j->touched, rows, count);
+            count = 0;
+        }
+    }
+    mob_touched_add(&j->touched, rows, count);
     return status == MOB_FINISHED ? MOB_OK : status;
 }
 
@@ -187,15 +196,31 @@ static void write_value(struct mob_shard *sh, const uint8_t *key, uint32_t lengt
     store_set(sh, key, length, value, sizeof now.version + now.value_length);
 }
 
+static void write_rows(struct mob_shard *sh, const struct mob_touched_row *rows, size_t count)
+{
+    struct ahead ahead = {.count = 0};
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].key[0] != 'r')
+            ahead.keys[ahead.count++] = (struct mob_state_ahead){
+                .key = rows[i].key + 2, .length = rows[i].key_length - 2, .table = rows[i].key[1]};
+    ahead_ask(&ahead, sh->state);
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].key[0] == 'r')
+            write_reply(sh, rows[i].key, rows[i].version);
+        else
+            write_value(sh, rows[i].key, rows[i].key_length, rows[i].version);
+}
+
 static void oldest_write(struct mob_shard *sh)
 {
-    const struct mob_touched *touched = &sh->store.journal.touched;
-    struct mob_touched_row row;
-    for (size_t at = 0; mob_touched_left(touched, &at, &row);)
-        if (row.key[0] == 'r')
-            write_reply(sh, row.key, row.version);
-        else
-            write_value(sh, row.key, row.key_length, row.version);
+    struct mob_touched_row rows[MOB_STATE_AHEAD];
+    size_t at = 0, count;
+    do {
+        for (count = 0; count < MOB_STATE_AHEAD; count++)
+            if (!mob_touched_left(&sh->store.journal.touched, &at, &rows[count]))
+                break;
+        write_rows(sh, rows, count);
+    } while (count == MOB_STATE_AHEAD);
 }
 
 void journal_trim(struct mob_shard *sh)

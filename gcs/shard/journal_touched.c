@@ -60,15 +60,21 @@ static void places_grow(struct mob_touched *t)
     t->place_count = count;
 }
 
-/* The row that was last added of those whose hash leads here, if it has this key; else NULL. */
-static uint8_t *row_before(
-    const struct mob_touched *t, struct mob_touched_place place, const struct mob_touched_row *row)
+/* The row that was last added of those whose hash leads here; NULL: there is none any more. */
+static uint8_t *row_at(const struct mob_touched *t, struct mob_touched_place place)
 {
     uint32_t at = place.segment - (uint32_t)t->first;
     if (place.segment == 0 || at >= t->count || place.row >= t->segments[at].length)
         return NULL;
-    uint8_t *before = t->segments[at].rows + place.row;
-    bool same = head_read(before).key_length == row->key_length &&
+    return t->segments[at].rows + place.row;
+}
+
+/* That one, if it has this key; else NULL. */
+static uint8_t *row_before(
+    const struct mob_touched *t, struct mob_touched_place place, const struct mob_touched_row *row)
+{
+    uint8_t *before = row_at(t, place);
+    bool same = before != NULL && head_read(before).key_length == row->key_length &&
         memcmp(before + HEAD_BYTES, row->key, row->key_length) == 0;
     return same ? before : NULL;
 }
@@ -84,14 +90,9 @@ static uint8_t *append(struct mob_touched_segment *segment, size_t bytes)
     return segment->rows + segment->length - bytes;
 }
 
-void mob_touched_add(struct mob_touched *t, const struct mob_touched_row *row)
+static void add(struct mob_touched *t, const struct mob_touched_row *row, struct mob_touched_place *place)
 {
     struct mob_touched_segment *newest = mob_touched_newest(t);
-    MOB_ASSERT(newest != NULL && row->key_length < REPLACED);
-    t->row_count++;
-    places_grow(t);
-    struct mob_touched_place *place =
-        &t->places[mob_hash64(row->key, row->key_length) & (t->place_count - 1)];
     uint8_t *before = row_before(t, *place, row);
     if (before != NULL) {
         struct head replaced = head_read(before);
@@ -103,6 +104,24 @@ void mob_touched_add(struct mob_touched *t, const struct mob_touched_row *row)
     uint8_t *at = append(newest, HEAD_BYTES + row->key_length);
     head_write(at, (struct head){.version = row->version, .key_length = (uint16_t)row->key_length});
     memcpy(at + HEAD_BYTES, row->key, row->key_length);
+}
+
+/* Place and row before are mostly in no cache: all rows' are asked for before the first is waited for. */
+void mob_touched_add(struct mob_touched *t, const struct mob_touched_row *rows, size_t count)
+{
+    struct mob_touched_place *places[MOB_TOUCHED_TOGETHER];
+    MOB_ASSERT(mob_touched_newest(t) != NULL && count <= MOB_TOUCHED_TOGETHER);
+    t->row_count += count;
+    places_grow(t);
+    for (size_t i = 0; i < count; i++) {
+        MOB_ASSERT(rows[i].key_length < REPLACED);
+        places[i] = &t->places[mob_hash64(rows[i].key, rows[i].key_length) & (t->place_count - 1)];
+        __builtin_prefetch(places[i], 1);
+    }
+    for (size_t i = 0; i < count; i++)
+        __builtin_prefetch(row_at(t, *places[i]), 1);
+    for (size_t i = 0; i < count; i++)
+        add(t, &rows[i], places[i]);
 }
 
 bool mob_touched_left(const struct mob_touched *t, size_t *at, struct mob_touched_row *row_out)

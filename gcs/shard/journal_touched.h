@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define MOB_TOUCHED_TOGETHER 16u /* rows that are added at a time, at most */
+
 struct mob_touched_row {
     const uint8_t *key;
     uint32_t key_length; /* at most 32767 */
@@ -40,8 +42,9 @@ struct mob_touched {
 void mob_touched_begin(struct mob_touched *t);
 /* NULL: there is none. */
 struct mob_touched_segment *mob_touched_newest(struct mob_touched *t);
-/* Copies; there must be a segment. The row with this key that was added before counts as replaced. */
-void mob_touched_add(struct mob_touched *t, const struct mob_touched_row *row);
+/* Copies; there must be a segment. For each, in their order, the row with its key that was added before counts
+ * as replaced. */
+void mob_touched_add(struct mob_touched *t, const struct mob_touched_row *rows, size_t count);
 /* The next row of the oldest segment that is not known to have been replaced, from `*at` on, which moves
  * behind it; it borrows until the next change. False: no more. */
 bool mob_touched_left(const struct mob_touched *t, size_t *at, struct mob_touched_row *row_out);

@@ -7,6 +7,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "gcs/shard/ahead.h"
+
 #define DIAL_PAUSE_NS (5 * MOB_MS)
 #define CROWDED_BYTES (16u << 20)
 /* An acknowledgement only lets the predecessor forget; no client waits for one. They are cumulative, so the
@@ -229,8 +231,20 @@ static enum mob_status take(struct mob_shard *sh, const struct mob_gcs_frame *fr
     return MOB_OK; /* what had no room is sent again */
 }
 
+/* How many frames come next whose keys it asked for. */
+static uint32_t look_ahead(const struct mob_shard *sh, const struct mob_link *link)
+{
+    struct ahead ahead = {.count = 0};
+    size_t length;
+    const uint8_t *bytes = mob_link_ahead(link, &length);
+    uint32_t frames = ahead_look(&ahead, bytes, length);
+    ahead_ask(&ahead, sh->state);
+    return frames;
+}
+
 static enum mob_status hear(struct mob_shard *sh, struct mob_link *link)
 {
+    uint32_t looked = look_ahead(sh, link);
     struct mob_gcs_frame frame;
     struct mob_chunk *chunk;
     enum mob_status status;
@@ -242,6 +256,7 @@ static enum mob_status hear(struct mob_shard *sh, struct mob_link *link)
         status = take(sh, &frame, chunk);
         if (status != MOB_OK)
             return status;
+        looked = looked > 1 ? looked - 1 : look_ahead(sh, link);
     }
     if (status == MOB_AGAIN && mob_link_up(link))
         peers_learn(sh, mob_link_peer(link), mob_link_peer_place(link));

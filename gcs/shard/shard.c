@@ -12,7 +12,10 @@
 #include "common/base/failpoint.h"
 #include "gcs/shard/shard_internal.h"
 
+#include "gcs/shard/ahead.h"
+
 #define EVENTS_MAX 64
+#define RECEIVED_TOGETHER 16
 #define FIRST_CONNECT_NS (60 * MOB_SEC) /* Redis may be loading a large file */
 #define STOP_NS (10 * MOB_SEC)
 
@@ -195,13 +198,38 @@ static void each_second(struct mob_shard *sh)
     mob_chunk_pool_trim(&sh->chunks);
 }
 
+/* All that is no client has its place in the shard itself. */
+static bool is_client(const struct mob_shard *sh, const struct epoll_event *event)
+{
+    const uint8_t *at = event->data.ptr, *own = (const uint8_t *)sh;
+    return at < own || at >= own + sizeof *sh;
+}
+
+/* What clients have sent is read from all of them before the first is served. */
+static void receive(struct mob_shard *sh, const struct epoll_event *events, int count)
+{
+    struct ahead ahead = {.count = 0};
+    for (int i = 0; i < count; i++) {
+        struct conn *c = is_client(sh, &events[i]) ? events[i].data.ptr : NULL;
+        if (c == NULL || (events[i].events & EPOLLIN) == 0)
+            continue;
+        conn_receive(c);
+        if (c->in != NULL)
+            (void)ahead_look(&ahead, c->in->bytes + c->parsed, c->in->used - c->parsed);
+    }
+    ahead_ask(&ahead, sh->state);
+}
+
 /* One line a phase. Reads come first, so that what they bring shares one write to Redis; Redis is asked
  * before its answers are read again, to keep it busy; answers to clients leave last, one send each. */
 static void pass(struct mob_shard *sh, struct epoll_event *events, int count)
 {
     sh->now_ns = mob_now();
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        if (i % RECEIVED_TOGETHER == 0)
+            receive(sh, events + i, count - i < RECEIVED_TOGETHER ? count - i : RECEIVED_TOGETHER);
         dispatch(sh, &events[i]);
+    }
     if (store_answers_wait(sh))
         store_io(sh, true);
     attach_tick(sh);

@@ -1,6 +1,7 @@
 /* The parts of a running member. Internal to gcs/shard; everything here belongs to the loop's thread.
  *
  *   conn.c        sockets of clients: frames in, frames out
+ *   ahead.h       the keys of what was received, asked for before they are needed
  *   serve.c       what a frame does; what the chain's actions do
  *   attach.c      who the clients are; collecting after a restart; expiry
  *   callers.c     without masters: which processes connected, for the next life
@@ -75,6 +76,7 @@ struct conn {
     bool stalled; /* frames wait for room */
     bool want_write;
     bool touched; /* is among the shard's touched ones */
+    bool drained; /* conn_receive has read all that was there */
     bool durable_owed; /* it did not read; told when it has */
     uint64_t durable_sent;
     size_t out_begin, out_end, out_capacity;
@@ -318,6 +320,9 @@ MOB_MUST_USE enum mob_status shard_tables_create(struct mob_shard *sh);
 MOB_MUST_USE enum mob_status shard_listen(struct mob_shard *sh);
 void shard_accept(struct mob_shard *sh);
 void conn_readable(struct conn *c);
+/* Before its turn, so that what several have sent is there before the first is served: reads once, and serves
+ * nothing. */
+void conn_receive(struct conn *c);
 void conn_flush(struct conn *c);
 /* The pass looks at it once more before it ends. */
 void conn_touch(struct conn *c);
@@ -336,6 +341,7 @@ size_t conn_out_bytes(const struct conn *c);
 void conns_resume(struct mob_shard *sh); /* those that were stalled */
 
 /* serve.c */
+
 enum serve_result { SERVE_OK, SERVE_STALL };
 enum serve_result serve_frame(struct conn *c, const struct mob_gcs_frame *frame, struct mob_chunk *chunk);
 void serve_actions(struct mob_shard *sh);

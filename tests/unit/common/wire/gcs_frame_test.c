@@ -57,6 +57,24 @@ static void a_frame_comes_back_and_no_prefix_of_it_does(void **state)
     assert_memory_equal(f.body, body, sizeof body);
 }
 
+static void a_peek_sees_what_decoding_gives(void **state)
+{
+    (void)state;
+    uint8_t bytes[400];
+    size_t n = whole_frame(bytes, MOB_GCS_REPLY, "head", 4, "a body of some bytes", 20), used, peeked_used;
+    struct mob_gcs_frame f, peeked;
+    assert_int_equal(mob_gcs_frame_decode(bytes, n, MOB_GCS_FRAME_CLIENT_MAX, &f, &used), MOB_OK);
+    assert_true(mob_gcs_frame_peek(bytes, n + 7, &peeked, &peeked_used));
+    assert_int_equal(peeked_used, used);
+    assert_int_equal(peeked.type, f.type);
+    assert_int_equal(peeked.head_bytes, f.head_bytes);
+    assert_int_equal(peeked.body_bytes, f.body_bytes);
+    assert_ptr_equal(peeked.head, f.head);
+    assert_ptr_equal(peeked.body, f.body);
+    for (size_t i = 0; i < n; i++)
+        assert_false(mob_gcs_frame_peek(bytes, i, &peeked, &peeked_used));
+}
+
 static void every_changed_byte_is_noticed(void **state)
 {
     (void)state;
@@ -378,6 +396,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_frame_comes_back_and_no_prefix_of_it_does),
+        cmocka_unit_test(a_peek_sees_what_decoding_gives),
         cmocka_unit_test(every_changed_byte_is_noticed),
         cmocka_unit_test(a_changed_header_is_noticed_before_its_payload),
         cmocka_unit_test(sizes_and_versions_are_refused_by_name),

@@ -14,7 +14,7 @@ static void add(struct mob_touched *t, const char *key, uint64_t version)
 {
     struct mob_touched_row row = {
         .key = (const uint8_t *)key, .key_length = (uint32_t)strlen(key), .version = version};
-    mob_touched_add(t, &row);
+    mob_touched_add(t, &row, 1);
 }
 
 /* "key=version" of each row that the oldest segment has left. */
@@ -70,18 +70,26 @@ static void key_name(char out[16], uint32_t number)
     snprintf(out, 16, "k%u", number);
 }
 
+/* A random number of rows at a time. */
 static void fill_segment(struct mob_touched *t, struct model *m, uint32_t segment)
 {
+    struct mob_touched_row together[MOB_TOUCHED_TOGETHER];
+    char keys[MOB_TOUCHED_TOGETHER][16];
     mob_touched_begin(t);
-    for (uint32_t i = 0; i < ROWS_A_SEGMENT; i++) {
+    for (uint32_t i = 0, count = 0; i < ROWS_A_SEGMENT; i++) {
         struct model_row *row = &m->rows[segment][i];
-        char key[16];
         row->key = (uint32_t)rand() % KEYS;
         if (m->newest[row->key] != NULL)
             m->newest[row->key]->replaced = true;
         m->newest[row->key] = row;
-        key_name(key, row->key);
-        add(t, key, segment * 1000ull + i);
+        key_name(keys[count], row->key);
+        together[count] = (struct mob_touched_row){.key = (const uint8_t *)keys[count],
+            .key_length = (uint32_t)strlen(keys[count]),
+            .version = segment * 1000ull + i};
+        if (++count == MOB_TOUCHED_TOGETHER || rand() % 16 == 0 || i == ROWS_A_SEGMENT - 1) {
+            mob_touched_add(t, together, count);
+            count = 0;
+        }
     }
 }
 
