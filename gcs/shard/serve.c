@@ -145,11 +145,16 @@ enum serve_result serve_frame(struct conn *c, const struct mob_gcs_frame *frame,
         return SERVE_OK;
     }
     c->shard->member.asked_ns = c->shard->now_ns;
+    bool is_read = frame->type == MOB_GCS_GET, collecting = mob_chain_collecting(c->shard->chain);
+    /* Who asked before it heard that this member collects. Its attachment, which that waits for, may stand
+     * behind the question on the same link, so the question is not kept. Without masters each link says it
+     * before anybody can ask. */
+    if (is_read && collecting && shard_has_masters(c->shard)) {
+        member_tell(c, UINT64_MAX);
+        return SERVE_OK;
+    }
     /* Reads wait while the client does not read, or asks too much at once. */
-    bool is_read = frame->type == MOB_GCS_GET;
-    if (is_read &&
-        (conn_out_bytes(c) > CONN_OUT_MAX || c->queries >= CONN_QUERIES_MAX ||
-            mob_chain_collecting(c->shard->chain)))
+    if (is_read && (conn_out_bytes(c) > CONN_OUT_MAX || c->queries >= CONN_QUERIES_MAX || collecting))
         return SERVE_STALL;
     switch ((enum mob_gcs_frame_type)frame->type) {
     case MOB_GCS_ATTACH:

@@ -19,6 +19,7 @@
 #include "gcs/shard/redis_keys.h"
 #include "gcs/shard/redis_link.h"
 #include "tests/support/chain_box.h"
+#include "tests/support/raw_reader.h"
 
 #define DEADLINE (mob_now() + 30 * MOB_SEC)
 
@@ -483,6 +484,33 @@ static void a_joiner_behind_one_that_died_is_answered(void **state)
     close_chain(&box, gcs);
 }
 
+/* Both died, and the one that starts the chain again waits for a client that lives. Who asks it something in
+ * the meantime is refused, and not kept waiting: behind the question may stand what the member waits for. */
+static void who_asks_a_member_that_collects_is_refused(void **state)
+{
+    (void)state;
+    struct chain_box box;
+    char value[RAW_READER_VALUE_MAX + 1u];
+    struct raw_reader *reader;
+    struct mob_gcs *gcs = open_chain(&box, 2);
+    put_number(gcs, 1, 7);
+    for (int slot = 0; slot < 2; slot++)
+        gcs_box_end(&box.member[slot].gcs, SIGKILL);
+    int starts = -1;
+    for (int64_t deadline = DEADLINE; starts < 0; poll(NULL, 0, 10)) {
+        assert_true(mob_now() < deadline);
+        chain_box_tend(&box); /* the client is not stepped, so it comes to nobody */
+        for (int slot = 0; slot < 2; slot++)
+            starts = says(&box.member[slot], "to=collecting") > 0 ? slot : starts;
+    }
+    assert_int_equal(raw_reader_open(box.member[starts].socket, &reader), MOB_OK);
+    assert_int_equal(raw_reader_get(reader, "key", value), MOB_WRONG_EPOCH);
+    assert_int_equal(says(&box.member[starts], "from=collecting"), 0); /* it still does */
+    raw_reader_close(reader);
+    assert_int_equal(get_number(gcs, 1), 7);
+    close_chain(&box, gcs);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -497,6 +525,7 @@ int main(void)
         cmocka_unit_test(who_lacks_what_others_have_begins_anew),
         cmocka_unit_test(who_lacks_what_is_streamed_begins_anew),
         cmocka_unit_test(a_joiner_behind_one_that_died_is_answered),
+        cmocka_unit_test(who_asks_a_member_that_collects_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
