@@ -133,7 +133,8 @@ static enum mob_status read_some(
 static enum mob_status read_wanted(struct node *node, struct left_tasks *left, struct group_list *list)
 {
     enum mob_status status = MOB_OK;
-    qsort(list->rows, list->count, sizeof *list->rows, left_tasks_by_group);
+    if (list->count > 0)
+        qsort(list->rows, list->count, sizeof *list->rows, left_tasks_by_group);
     for (uint32_t at = 0, some; at < list->count && status == MOB_OK; at += some) {
         some = list->count - at < MOB_GCS_GROUPS_MAX ? list->count - at : MOB_GCS_GROUPS_MAX;
         status = read_some(node, left, list->rows + at, some);
