@@ -106,6 +106,7 @@ static enum mob_status open_api(struct mob_gateway *gateway, const struct mob_ga
         .connections = connections,
         .totals = totals,
         .front_cls = gateway,
+        .away_ns = options->away_ns,
         .idempotency_ns = options->idempotency_ns,
         .rate_limit = options->rate_limit,
         .rate_burst = options->rate_burst};

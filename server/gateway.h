@@ -27,6 +27,7 @@ struct mob_gateway_options {
     int head_timeout_ms; /* for the head of a request; 0: the default */
     uint32_t shards; /* of the control store, which positions of events name; 0: one */
     uint32_t rate_limit, rate_burst; /* requests a second and at once, of each key; limit 0: none */
+    int64_t away_ns; /* that a request waits for a control store that does not answer; 0: the default */
     int64_t idempotency_ns; /* how long an Idempotency-Key stands for its request; 0: the default */
 };
 

@@ -116,6 +116,7 @@ static int serve(const struct mob_settings *settings)
         .shards = mob_gcs_shards_in(engine.gcs_socket),
         .rate_limit = (uint32_t)mob_setting_number(settings, MOB_SETTING_RATE_LIMIT),
         .rate_burst = (uint32_t)mob_setting_number(settings, MOB_SETTING_RATE_BURST),
+        .away_ns = mob_setting_number(settings, MOB_SETTING_GCS_AWAY_MS) * MOB_MS,
         .idempotency_ns = engine.idempotency_ns};
     struct mob_gateway *gateway;
     enum mob_status status = mob_gateway_open(&options, make_engine, &engine, &gateway);

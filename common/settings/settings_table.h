@@ -61,6 +61,8 @@
         "values that it had is started from; what nobody else had is lost") \
     X(GCS_COLD_WAIT_MS, "gcs-cold-wait-ms", MILLISECONDS, "10s", 1, 3600000, "", UP | GCS, \
         "a read of blocks that are in PostgreSQL only waits so long for it") \
+    X(GCS_AWAY_MS, "gcs-away-ms", MILLISECONDS, "15s", 1, 60000, "", UP | GATEWAY, \
+        "a request waits so long for a control store of which no member answers") \
     X(POSTGRES, "postgres", CHOICE, "on", 0, 0, "on|off", UP, \
         "a private PostgreSQL, where lineage goes that leaves the control store's memory") \
     X(FLUSH_DELAY_MS, "flush-delay-ms", MILLISECONDS, "5s", 1, 3600000, "", UP | FLUSH, \

@@ -173,6 +173,16 @@ struct mob_gcs_flush_group {
 };
 _Static_assert(sizeof(struct mob_gcs_flush_group) == 20, "layout on the wire");
 #define MOB_GCS_FLUSH_GROUPS_MAX 40000u /* in one FLUSH */
+/* Which group is asked for. */
+struct mob_gcs_group_key {
+    struct mob_stream stream;
+    uint32_t group;
+};
+_Static_assert(sizeof(struct mob_gcs_group_key) == 16, "layout on the wire");
+/* In one question, whose body may have two keys of the longest. */
+#define MOB_GCS_GROUPS_MAX 64u
+_Static_assert(
+    MOB_GCS_GROUPS_MAX * sizeof(struct mob_gcs_group_key) <= 2 * MOB_GCS_KEY_MAX, "they fit into its body");
 /* An ordered operation. `old_*`: its answer, when it was given before a restart (old_seq != 0) and is sent
  * again. */
 struct mob_gcs_request {
@@ -224,6 +234,9 @@ enum mob_gcs_query {
     /* What this very member's digests were at some of the newest positions (`table` is MOB_GCS_HERE). Asked
      * only of who says in its figures that it has any: earlier versions do not know the question. */
     MOB_GCS_Q_MARKS = 10,
+    /* GROUP, of several groups at once: the body is a struct mob_gcs_group_key each. Earlier versions do not
+     * know the question, and say MOB_INVALID. */
+    MOB_GCS_Q_GROUPS = 11,
     MOB_GCS_QUERIES
 };
 /* `table` of SCAN, STATS and MARKS: what this very member has, whatever its place in the chain (not a read).
@@ -267,7 +280,8 @@ struct mob_gcs_rows {
 struct mob_gcs_cold {
     uint64_t watermark;
 };
-/* A GET whose rows were flushed, as the member gives it to the client that reads PostgreSQL. */
+/* A GET whose rows were flushed, as the member gives it to the client that reads PostgreSQL; of GROUPS with
+ * its body. */
 struct mob_gcs_cold_get {
     uint64_t upto; /* blocks up to here only: the others are in the member */
     struct mob_gcs_get get; /* its tag is the member's; its position is 0 or a cold one */

@@ -263,7 +263,7 @@ void mob_chain_forget(struct mob_chain *c)
     mob_chain_clients_fini(&c->clients);
     mob_state_clear(c->options.state);
     mob_chain_source_end(c);
-    c->applied = c->committed = c->durable = c->stored = c->disk = c->above = 0;
+    c->applied = c->committed = c->durable = c->stored = c->disk = c->above = c->start_end = 0;
     c->base_seq = c->base_digest = c->digest = 0;
     c->synced = false;
     c->void_ring = c->end > c->first;

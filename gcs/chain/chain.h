@@ -262,6 +262,9 @@ bool mob_chain_collected(const struct mob_chain *c, uint64_t client, uint64_t *l
 MOB_MUST_USE enum mob_status mob_chain_collect_absent(struct mob_chain *c, uint64_t client, int64_t wall_ns);
 /* After collecting: the last seq whose meaning is the same as before the restart. */
 uint64_t mob_chain_history(const struct mob_chain *c);
+/* What collecting has put back and named is not on this member's disk yet: nothing is committed before it is.
+ * A sync is wanted at once. */
+bool mob_chain_start_waits(const struct mob_chain *c);
 /* Without a master the epoch grows by one, so that nobody speaks of the old history. */
 MOB_MUST_USE enum mob_status mob_chain_collect_end(struct mob_chain *c, int64_t wall_ns);
 

@@ -15,6 +15,11 @@ uint64_t mob_chain_history(const struct mob_chain *c)
     return c->history;
 }
 
+bool mob_chain_start_waits(const struct mob_chain *c)
+{
+    return c->disk < c->start_end;
+}
+
 bool mob_chain_collecting(const struct mob_chain *c)
 {
     return c->collecting;
@@ -210,13 +215,10 @@ static enum mob_status name_later(struct mob_chain *c, const struct mob_chain_lo
     return MOB_OK;
 }
 
-enum mob_status mob_chain_collect_absent(struct mob_chain *c, uint64_t client, int64_t wall_ns)
+/* `next`: its first request that is not here. */
+static enum mob_status name_client(struct mob_chain *c, uint64_t client, uint64_t next, int64_t wall_ns)
 {
-    const struct mob_chain_client *row = mob_chain_clients_find(&c->clients, client);
-    if (!c->collecting || row == NULL)
-        return MOB_OK;
     bool is_log = (client & MOB_GCS_CLIENT_BIT) == 0;
-    uint64_t next = row->collected > row->last ? row->collected + 1 : row->last + 1;
     char text[256];
     snprintf(text, sizeof text,
         "{\"kind\":\"%s\",\"%s\":%llu,\"first_missing\":%llu,\"missing\":null,\"wall_ns\":%lld}",
@@ -224,6 +226,14 @@ enum mob_status mob_chain_collect_absent(struct mob_chain *c, uint64_t client, i
         (unsigned long long)(is_log ? next - 1 : next), (long long)wall_ns);
     struct mob_chain_loss what = {.seal = is_log ? client : 0, .expire = is_log ? 0 : client};
     return name_later(c, &what, text);
+}
+
+enum mob_status mob_chain_collect_absent(struct mob_chain *c, uint64_t client, int64_t wall_ns)
+{
+    const struct mob_chain_client *row = mob_chain_clients_find(&c->clients, client);
+    if (!c->collecting || row == NULL)
+        return MOB_OK;
+    return name_client(c, client, row->collected > row->last ? row->collected + 1 : row->last + 1, wall_ns);
 }
 
 enum mob_status mob_chain_name_loss(
@@ -271,7 +281,13 @@ static enum mob_status put_all_back(struct mob_chain *c, int64_t wall_ns, size_t
         }
         if (put->hold != NULL)
             c->dropped[c->dropped_count++] = put->hold;
-        if (one != MOB_GAP && one != MOB_INVALID)
+        /* What it was answered is of a history that a start in between had lost: another log has been
+         * registered behind that place. So is what comes behind it, and its client is over. */
+        const struct mob_chain_client *client =
+            one == MOB_CONFLICT ? mob_chain_clients_find(&c->clients, put->client) : NULL;
+        if (client != NULL)
+            status = name_client(c, client->id, client->last + 1, wall_ns);
+        else if (one != MOB_GAP && one != MOB_INVALID)
             status = one;
     }
     return status;
@@ -332,6 +348,7 @@ enum mob_status mob_chain_collect_end(struct mob_chain *c, int64_t wall_ns)
     c->dropped = NULL;
     mob_chain_collect_fini(c);
     c->dropped = dropped;
+    c->start_end = c->applied;
     MOB_LOG_INFO("gcs", "collected", "requests=%zu applied_again=%zu epoch=%llu seq=%llu", requests, back,
         (unsigned long long)c->config.epoch, (unsigned long long)c->applied);
     mob_chain_settle(c);

@@ -156,6 +156,7 @@ struct mob_chain {
     uint64_t late[MOB_CHAIN_LATE_MAX]; /* named as lost when they came; a ring, so that it is said once */
     uint32_t late_count;
     uint64_t history;
+    uint64_t start_end; /* what the last collecting has made ends here */
     struct mob_chain_collected *collected;
     size_t collected_count, collected_capacity;
     struct mob_chain_loss *losses;

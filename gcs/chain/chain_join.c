@@ -2,6 +2,7 @@
  * they go on changing; then the log from the moment at which the first batch was read. Entries have absolute
  * effects, so replaying them over rows that are newer ends in the same state. */
 #include "gcs/chain/chain_internal.h"
+#include "gcs/chain/chain_rules.h"
 
 #include <stdlib.h>
 
@@ -32,7 +33,9 @@ bool mob_chain_join(const struct mob_chain *c, uint64_t *joiner_out, uint64_t *l
     if (c->source.joiner == 0)
         return false;
     *joiner_out = c->source.joiner;
-    bool ready = c->source.ready > 0 && c->source.ready <= c->applied + 1;
+    /* Who is taken in commits what it has: not before the start that it has joined is on the disk. */
+    bool waits = mob_chain_start_waits(c) && MOB_RULE(START_DISK);
+    bool ready = c->source.ready > 0 && c->source.ready <= c->applied + 1 && !waits;
     *lag_out = ready ? c->applied + 1 - c->source.ready : UINT64_MAX;
     return true;
 }

@@ -1,6 +1,7 @@
 /* Predecessor and successor: updates down, acknowledgements up, and what is missing again. Links may lose,
  * double and reorder; whoever waits asks again at a tick. */
 #include "gcs/chain/chain_internal.h"
+#include "gcs/chain/chain_rules.h"
 
 #include <stdlib.h>
 
@@ -14,7 +15,10 @@ static uint64_t disk_to_here(const struct mob_chain *c)
 
 void mob_chain_settle(struct mob_chain *c)
 {
-    if (!mob_chain_is_tail(c))
+    /* What a start after everything died has lost would be lost with the next one, too: who was not heard in
+     * this one, and is in that, would bring old values over what was written since. So all of it, or none. */
+    bool waits = mob_chain_start_waits(c) && MOB_RULE(START_DISK);
+    if (!mob_chain_is_tail(c) || waits)
         return;
     uint64_t commit = c->stored;
     if (c->options.commit_on_disk && disk_to_here(c) < commit)

@@ -250,6 +250,12 @@ MOB_MUST_USE enum mob_status mob_gcs_group_blocks(struct mob_gcs *gcs, struct mo
 /* The same, with at most so many blocks in a page. */
 MOB_MUST_USE enum mob_status mob_gcs_group_page(struct mob_gcs *gcs, struct mob_stream stream, uint32_t group,
     uint64_t position, uint32_t limit, mob_gcs_done_fn *done, void *arg);
+/* The same of several groups, each block once: a question for all of them. At most MOB_GCS_GROUPS_MAX; a page
+ * may give blocks of some before it has any of others. MOB_INVALID: the member, or its flusher, is of an
+ * earlier version. */
+MOB_MUST_USE enum mob_status mob_gcs_groups_blocks(struct mob_gcs *gcs,
+    const struct mob_gcs_group_key *groups, uint32_t count, uint64_t position, mob_gcs_done_fn *done,
+    void *arg);
 /* Only those that have not been flushed: enough for whoever finds all that he looks for in them. */
 MOB_MUST_USE enum mob_status mob_gcs_group_here(struct mob_gcs *gcs, struct mob_stream stream, uint32_t group,
     uint64_t position, mob_gcs_done_fn *done, void *arg);
@@ -306,7 +312,8 @@ MOB_MUST_USE enum mob_status mob_gcs_flush(
     struct mob_gcs *gcs, const struct mob_gcs_flush *flush, mob_gcs_done_fn *done, void *arg);
 /* This client answers reads of what was flushed, until it is destroyed: `query` comes for each, over
  * reconnections; its tag names it. One that is not answered is asked elsewhere, or given up. */
-typedef void mob_gcs_cold_fn(void *arg, const struct mob_gcs_cold_get *query);
+typedef void mob_gcs_cold_fn(void *arg, const struct mob_gcs_cold_get *query,
+    const struct mob_gcs_group_key *groups /* of MOB_GCS_Q_GROUPS; borrowed */, uint32_t group_count);
 void mob_gcs_cold_serve(struct mob_gcs *gcs, mob_gcs_cold_fn *query, void *arg);
 /* For its figures: blocks up to here are in PostgreSQL, and what is there. Told to the member now, and to
  * each one that reads are asked of later. Copies. */

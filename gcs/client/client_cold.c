@@ -49,13 +49,17 @@ void cold_down(struct mob_gcs *g)
 void cold_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame)
 {
     struct mob_gcs_cold_get head;
-    if (mob_gcs_cold_get_decode(frame->head, frame->head_bytes, &head) != MOB_OK || g->cold == NULL) {
+    struct mob_gcs_group_key groups[MOB_GCS_GROUPS_MAX];
+    if (mob_gcs_cold_get_decode(frame->head, frame->head_bytes, &head) != MOB_OK || g->cold == NULL ||
+        frame->body_bytes > sizeof groups || frame->body_bytes % sizeof *groups != 0) {
         link_fail(g->tail, MOB_CORRUPT);
         return;
     }
     head.get.tag |= (uint64_t)g->cold_time << TIME_SHIFT;
+    if (frame->body_bytes > 0)
+        memcpy(groups, frame->body, frame->body_bytes);
     if (g->cold_said)
-        g->cold(g->cold_arg, &head);
+        g->cold(g->cold_arg, &head, groups, frame->body_bytes / (uint32_t)sizeof *groups);
 }
 
 enum mob_status mob_gcs_cold_answer(struct mob_gcs *g, const struct mob_gcs_cold_answer *answer)

@@ -25,7 +25,9 @@ struct gather {
     enum mob_status status; /* the first that was not good */
     void (*ready)(struct gather *gather); /* all parts are there; ends the gather */
     uint32_t limit; /* LIST */
-    struct mob_gcs_get get; /* GROUP, UNFINISHED */
+    struct mob_gcs_get get; /* GROUP, GROUPS, UNFINISHED */
+    struct mob_gcs_group_key groups[MOB_GCS_GROUPS_MAX]; /* GROUPS */
+    uint32_t group_count;
     uint32_t shard; /* of the page that is read */
     /* REGISTER */
     char name[MOB_GCS_NAME_MAX + 1u];
@@ -418,11 +420,12 @@ static void on_page(void *arg, const struct mob_gcs_answer *page)
 
 static enum mob_status ask_page(struct gather *gather)
 {
-    return read_submit(gather->gcs->shards[gather->shard], &gather->get, NULL, 0, NULL, 0, on_page, gather);
+    return read_groups(gather->gcs->shards[gather->shard], &gather->get, gather->groups, gather->group_count,
+        on_page, gather);
 }
 
-enum mob_status gather_pages(
-    struct mob_gcs *g, const struct mob_gcs_get *get, mob_gcs_done_fn *done, void *arg)
+enum mob_status gather_pages(struct mob_gcs *g, const struct mob_gcs_get *get,
+    const struct mob_gcs_group_key *groups, uint32_t group_count, mob_gcs_done_fn *done, void *arg)
 {
     uint64_t shard = (get->position & SHARD_MASK) >> MOB_GCS_POSITION_SHARD_SHIFT;
     if (shard > g->shard_count)
@@ -431,6 +434,9 @@ enum mob_status gather_pages(
     if (gather == NULL)
         return MOB_NO_MEMORY;
     gather->get = *get;
+    gather->group_count = group_count;
+    if (group_count > 0)
+        memcpy(gather->groups, groups, group_count * sizeof *groups);
     /* One that was counted back to before the first of them is the beginning. */
     gather->get.position = shard > 0 ? get->position & ~SHARD_MASK : 0;
     gather->shard = shard > 0 ? (uint32_t)shard - 1 : 0;

@@ -215,8 +215,8 @@ MOB_MUST_USE enum mob_status gather_job_drop(struct mob_gcs *g, struct mob_job_i
 MOB_MUST_USE enum mob_status gather_list(
     struct mob_gcs *g, const struct mob_gcs_list *list, mob_gcs_done_fn *done, void *arg);
 /* GROUP and UNFINISHED: one shard after the other, page by page. */
-MOB_MUST_USE enum mob_status gather_pages(
-    struct mob_gcs *g, const struct mob_gcs_get *get, mob_gcs_done_fn *done, void *arg);
+MOB_MUST_USE enum mob_status gather_pages(struct mob_gcs *g, const struct mob_gcs_get *get,
+    const struct mob_gcs_group_key *groups, uint32_t group_count, mob_gcs_done_fn *done, void *arg);
 void gathers_destroy(struct mob_gcs *g);
 
 /* client_route.c */
@@ -281,6 +281,9 @@ MOB_MUST_USE enum mob_status ops_register(
 /* client_read.c */
 MOB_MUST_USE enum mob_status read_submit(struct mob_gcs *g, const struct mob_gcs_get *head, const void *a,
     uint32_t a_bytes, const void *b, uint32_t b_bytes, mob_gcs_done_fn *done, void *arg);
+/* With these groups as its body, or none. */
+MOB_MUST_USE enum mob_status read_groups(struct mob_gcs *g, const struct mob_gcs_get *head,
+    const struct mob_gcs_group_key *groups, uint32_t count, mob_gcs_done_fn *done, void *arg);
 void reads_pump(struct mob_gcs *g);
 void reads_down(struct mob_gcs *g); /* the tail's link is another, or none */
 void reads_again(struct mob_gcs *g, int64_t at_ns);

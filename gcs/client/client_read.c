@@ -62,7 +62,7 @@ enum mob_status mob_gcs_list(
 static enum mob_status read_pages(
     struct mob_gcs *g, const struct mob_gcs_get *head, mob_gcs_done_fn *done, void *arg)
 {
-    return g->shard_count > 0 ? gather_pages(g, head, done, arg)
+    return g->shard_count > 0 ? gather_pages(g, head, NULL, 0, done, arg)
                               : read_submit(g, head, NULL, 0, NULL, 0, done, arg);
 }
 
@@ -78,6 +78,23 @@ enum mob_status mob_gcs_group_page(struct mob_gcs *g, struct mob_stream stream, 
     struct mob_gcs_get head = {
         .query = MOB_GCS_Q_GROUP, .limit = limit, .stream = stream, .group = group, .position = position};
     return read_pages(g, &head, done, arg);
+}
+
+enum mob_status read_groups(struct mob_gcs *g, const struct mob_gcs_get *head,
+    const struct mob_gcs_group_key *groups, uint32_t count, mob_gcs_done_fn *done, void *arg)
+{
+    uint32_t half = count / 2, size = (uint32_t)sizeof *groups;
+    return read_submit(g, head, groups, half * size, groups + half, (count - half) * size, done, arg);
+}
+
+enum mob_status mob_gcs_groups_blocks(struct mob_gcs *g, const struct mob_gcs_group_key *groups,
+    uint32_t count, uint64_t position, mob_gcs_done_fn *done, void *arg)
+{
+    struct mob_gcs_get head = {.query = MOB_GCS_Q_GROUPS, .position = position};
+    if (count == 0 || count > MOB_GCS_GROUPS_MAX)
+        return MOB_INVALID;
+    return g->shard_count > 0 ? gather_pages(g, &head, groups, count, done, arg)
+                              : read_groups(g, &head, groups, count, done, arg);
 }
 
 enum mob_status mob_gcs_group_here(struct mob_gcs *g, struct mob_stream stream, uint32_t group,

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -156,6 +157,11 @@ static struct cold_wanted cold_wanted_of(struct mob_cold *c, const struct mob_gc
         w.group = g->group;
         return w;
     }
+    if (g->query == MOB_GCS_Q_GROUPS) {
+        w.groups = c->groups;
+        w.group_count = c->group_count;
+        return w;
+    }
     w.by_job = memcmp(&g->job, &any_job, sizeof any_job) != 0;
     w.job = g->job;
     w.by_function = memcmp(&g->function, &any_function, sizeof any_function) != 0;
@@ -216,6 +222,10 @@ static enum mob_status read_page(struct mob_cold *c, struct mob_database *db,
     if (status != MOB_OK)
         return status;
     switch ((enum mob_gcs_query)q->get.query) {
+    case MOB_GCS_Q_GROUPS:
+        if (c->group_count == 0)
+            return MOB_INVALID;
+        return cold_read_group(c, db, &wanted, place, &next_out->position);
     case MOB_GCS_Q_GROUP:
         return cold_read_group(c, db, &wanted, place, &next_out->position);
     case MOB_GCS_Q_SCAN:
@@ -256,6 +266,19 @@ enum mob_status mob_cold_read(struct mob_cold *c, struct mob_database *db,
     answer_out->block_count = c->page->count;
     answer_out->next = next.position;
     answer_out->tie = next.tie;
+    return status;
+}
+
+enum mob_status mob_cold_read_groups(struct mob_cold *c, struct mob_database *db,
+    const struct mob_gcs_cold_get *query, const struct mob_gcs_group_key *groups, uint32_t count,
+    struct mob_gcs_cold_answer *answer_out)
+{
+    c->group_count = count < MOB_GCS_GROUPS_MAX ? count : MOB_GCS_GROUPS_MAX;
+    if (c->group_count > 0)
+        memcpy(c->groups, groups, c->group_count * sizeof *groups);
+    qsort(c->groups, c->group_count, sizeof *groups, cold_by_group);
+    enum mob_status status = mob_cold_read(c, db, query, answer_out);
+    c->group_count = 0;
     return status;
 }
 

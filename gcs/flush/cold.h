@@ -19,6 +19,10 @@ void mob_cold_destroy(struct mob_cold *c);
  * status in it is what it is: MOB_UNAVAILABLE = connect again. */
 enum mob_status mob_cold_read(struct mob_cold *c, struct mob_database *db,
     const struct mob_gcs_cold_get *query, struct mob_gcs_cold_answer *answer_out);
+/* The same for MOB_GCS_Q_GROUPS, which is of these groups (copied; at most MOB_GCS_GROUPS_MAX). */
+MOB_MUST_USE enum mob_status mob_cold_read_groups(struct mob_cold *c, struct mob_database *db,
+    const struct mob_gcs_cold_get *query, const struct mob_gcs_group_key *groups, uint32_t count,
+    struct mob_gcs_cold_answer *answer_out);
 /* The function of a task whose spec was flushed. MOB_NOT_FOUND. Inside of a transaction it sees what that has
  * inserted. */
 MOB_MUST_USE enum mob_status mob_cold_function(

@@ -12,6 +12,8 @@
 struct mob_cold {
     int32_t shard;
     struct cold_page *page;
+    struct mob_gcs_group_key groups[MOB_GCS_GROUPS_MAX]; /* of the read that runs, sorted */
+    uint32_t group_count;
     struct mob_job_id *gone; /* sorted */
     size_t gone_count;
     int64_t gone_ns; /* when it was looked whether there are others; 0 = never */
@@ -55,6 +57,7 @@ MOB_MUST_USE enum mob_status cold_take_row(
  */
 MOB_MUST_USE enum mob_status cold_take_rows(struct mob_cold *c, const struct mob_database_result *rows,
     const struct cold_wanted *wanted, uint32_t limit, int *at_out);
+/* Of the group, or of all of the groups. */
 MOB_MUST_USE enum mob_status cold_read_group(struct mob_cold *c, struct mob_database *db,
     const struct cold_wanted *w, struct cold_place place, uint64_t *next_out);
 MOB_MUST_USE enum mob_status cold_read_scan(struct mob_cold *c, struct mob_database *db,

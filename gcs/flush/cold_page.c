@@ -1,6 +1,7 @@
 #include "gcs/flush/cold_page.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/log.h"
 
@@ -58,6 +59,21 @@ static bool zone_has_group(const struct mob_zone_map *z, struct mob_stream strea
     return false;
 }
 
+int cold_by_group(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(struct mob_gcs_group_key));
+}
+
+static bool zone_has_any_group(const struct mob_zone_map *z, const struct cold_wanted *w)
+{
+    for (uint32_t i = 0; i < z->group_count && w->group_count > 0; i++) {
+        struct mob_gcs_group_key key = {z->groups[i].stream, z->groups[i].group};
+        if (bsearch(&key, w->groups, w->group_count, sizeof key, cold_by_group) != NULL)
+            return true;
+    }
+    return w->group_count == 0;
+}
+
 static bool zone_has_function(const struct mob_zone_map *z, struct mob_function_id function)
 {
     if (z->function_count > MOB_ZONE_FUNCTIONS_MAX)
@@ -91,8 +107,8 @@ static bool zone_has_task(const struct mob_zone_map *z, const struct cold_wanted
 static bool block_wanted(
     const struct mob_zone_map *z, const struct mob_block_header *h, const struct cold_wanted *w)
 {
-    return !(w->by_group && !zone_has_group(z, w->stream, w->group)) && zone_has_task(z, w) &&
-        !(w->by_job && !mob_stream_eq(h->job.root, w->job.root)) &&
+    return !(w->by_group && !zone_has_group(z, w->stream, w->group)) && zone_has_any_group(z, w) &&
+        zone_has_task(z, w) && !(w->by_job && !mob_stream_eq(h->job.root, w->job.root)) &&
         !(w->by_function && !zone_has_function(z, w->function)) && !(w->failed && z->failed == 0) &&
         zone_in_time(z, h, w) && !(w->gone != NULL && w->gone(w->gone_arg, h->job));
 }

@@ -24,6 +24,8 @@ struct cold_wanted {
     bool by_group, failed;
     struct mob_stream stream; /* by_group */
     uint32_t group;
+    const struct mob_gcs_group_key *groups; /* of any of these; cold_by_group is their order */
+    uint32_t group_count; /* 0 = of any at all */
     struct cold_task *tasks; /* entries of these only; which specs were taken is noted */
     uint32_t task_count; /* few */
     bool specs_only; /* of those tasks */
@@ -52,6 +54,9 @@ struct cold_page {
     struct mob_entry entry;
     uint8_t block[MOB_BLOCK_BYTES_MAX];
 };
+
+/* An order of groups, for qsort. */
+int cold_by_group(const void *a, const void *b);
 
 /* NULL when out of memory. About 1.5 MiB. */
 struct cold_page *cold_page_create(void);

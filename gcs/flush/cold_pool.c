@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -11,6 +12,11 @@
 #define TRY_NS (5 * MOB_SEC) /* the member gives a read up later than that */
 #define PAUSE_NS (50 * MOB_MS)
 
+struct question {
+    struct mob_gcs_cold_get get;
+    struct mob_gcs_group_key *groups; /* its own */
+    uint32_t group_count;
+};
 struct reader {
     struct cold_pool *pool;
     pthread_t thread;
@@ -23,7 +29,7 @@ struct cold_pool {
     struct cold_pool_options options;
     pthread_mutex_t lock;
     pthread_cond_t asked, sent;
-    struct mob_gcs_cold_get queue[COLD_QUEUE_MAX]; /* a ring */
+    struct question queue[COLD_QUEUE_MAX]; /* a ring */
     uint32_t first, count;
     bool stop;
     struct reader readers[COLD_THREADS];
@@ -43,7 +49,7 @@ static bool pause_between(struct cold_pool *p)
 }
 
 /* A connection that has ended is made anew, for as long as somebody may wait. */
-static void answer_query(struct reader *r, const struct mob_gcs_cold_get *query)
+static void answer_query(struct reader *r, const struct question *q)
 {
     int64_t deadline = mob_now() + TRY_NS;
     do {
@@ -56,13 +62,13 @@ static void answer_query(struct reader *r, const struct mob_gcs_cold_get *query)
                 mob_database_leave_stopped(r->db);
         }
         if (status == MOB_OK)
-            status = mob_cold_read(r->cold, r->db, query, &r->answer);
+            status = mob_cold_read_groups(r->cold, r->db, &q->get, q->groups, q->group_count, &r->answer);
         if (status != MOB_UNAVAILABLE)
             return;
         mob_database_close(r->db);
         r->db = NULL;
     } while (mob_now() < deadline && pause_between(r->pool));
-    r->answer = (struct mob_gcs_cold_answer){.tag = query->get.tag, .status = MOB_UNAVAILABLE};
+    r->answer = (struct mob_gcs_cold_answer){.tag = q->get.get.tag, .status = MOB_UNAVAILABLE};
 }
 
 static void *run(void *arg)
@@ -75,11 +81,12 @@ static void *run(void *arg)
             pthread_cond_wait(&p->asked, &p->lock);
             continue;
         }
-        struct mob_gcs_cold_get query = p->queue[p->first];
+        struct question question = p->queue[p->first];
         p->first = (p->first + 1) % COLD_QUEUE_MAX;
         p->count--;
         pthread_mutex_unlock(&p->lock);
-        answer_query(r, &query);
+        answer_query(r, &question);
+        free(question.groups);
         pthread_mutex_lock(&p->lock);
         r->answered = true;
         uint64_t one = 1;
@@ -100,6 +107,8 @@ static void destroy(struct cold_pool *p)
 {
     for (int i = 0; i < COLD_THREADS; i++)
         mob_cold_destroy(p->readers[i].cold);
+    for (uint32_t i = 0; i < p->count; i++)
+        free(p->queue[(p->first + i) % COLD_QUEUE_MAX].groups);
     free(p);
 }
 
@@ -131,16 +140,26 @@ enum mob_status cold_pool_start(const struct cold_pool_options *options, struct 
     return MOB_OK;
 }
 
-enum mob_status cold_pool_ask(struct cold_pool *p, const struct mob_gcs_cold_get *query)
+enum mob_status cold_pool_ask(struct cold_pool *p, const struct mob_gcs_cold_get *query,
+    const struct mob_gcs_group_key *groups, uint32_t group_count)
 {
     enum mob_status status = MOB_QUEUE_FULL;
+    struct question question = {.get = *query, .group_count = group_count};
+    if (group_count > 0) {
+        question.groups = malloc(group_count * sizeof *groups);
+        if (question.groups == NULL)
+            return MOB_NO_MEMORY;
+        memcpy(question.groups, groups, group_count * sizeof *groups);
+    }
     pthread_mutex_lock(&p->lock);
     if (p->count < COLD_QUEUE_MAX) {
-        p->queue[(p->first + p->count++) % COLD_QUEUE_MAX] = *query;
+        p->queue[(p->first + p->count++) % COLD_QUEUE_MAX] = question;
         pthread_cond_signal(&p->asked);
         status = MOB_OK;
     }
     pthread_mutex_unlock(&p->lock);
+    if (status != MOB_OK)
+        free(question.groups);
     return status;
 }
 

@@ -19,8 +19,9 @@ struct cold_pool_options {
 struct cold_pool;
 MOB_MUST_USE enum mob_status cold_pool_start(
     const struct cold_pool_options *options, struct cold_pool **pool_out);
-/* Copies. MOB_QUEUE_FULL. */
-MOB_MUST_USE enum mob_status cold_pool_ask(struct cold_pool *p, const struct mob_gcs_cold_get *query);
+/* Copies; the groups are those of MOB_GCS_Q_GROUPS. MOB_QUEUE_FULL, MOB_NO_MEMORY. */
+MOB_MUST_USE enum mob_status cold_pool_ask(struct cold_pool *p, const struct mob_gcs_cold_get *query,
+    const struct mob_gcs_group_key *groups, uint32_t group_count);
 /* `send` for each answer that is there; it is the thread's again afterwards. */
 void cold_pool_answers(
     struct cold_pool *p, void (*send)(void *arg, const struct mob_gcs_cold_answer *answer), void *arg);

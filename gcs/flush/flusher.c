@@ -380,10 +380,11 @@ static int64_t flush_what_must(struct flusher *f)
 
 /* ---- reads for others ---- */
 
-static void on_cold(void *arg, const struct mob_gcs_cold_get *query)
+static void on_cold(void *arg, const struct mob_gcs_cold_get *query, const struct mob_gcs_group_key *groups,
+    uint32_t group_count)
 {
     struct flusher *f = arg;
-    enum mob_status status = cold_pool_ask(f->pool, query);
+    enum mob_status status = cold_pool_ask(f->pool, query, groups, group_count);
     if (status == MOB_OK)
         return;
     struct mob_gcs_cold_answer answer = {.tag = query->get.tag, .status = status};

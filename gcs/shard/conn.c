@@ -350,6 +350,18 @@ void conn_send(struct conn *c, uint8_t type, uint64_t from, const void *head, ui
     conn_frame_end(c, type, from, head_bytes, 0);
 }
 
+void conn_send_body(struct conn *c, uint8_t type, const void *head, uint32_t head_bytes, const void *body,
+    uint32_t body_bytes)
+{
+    uint8_t *at = conn_frame_begin(c, head_bytes, body_bytes);
+    if (at == NULL)
+        return;
+    memcpy(at, head, head_bytes);
+    if (body_bytes > 0)
+        memcpy(at + head_bytes, body, body_bytes);
+    conn_frame_end(c, type, 0, head_bytes, body_bytes);
+}
+
 void conn_flush(struct conn *c)
 {
     while (!c->closing && conn_out_bytes(c) > 0) {

@@ -227,7 +227,7 @@ void durable_step(struct mob_shard *sh)
         return;
     bool wanted = sh->options.durability != MOB_GCS_NO || sh->stopping || d->rewrite == REWRITE_SYNC;
     bool at_once = sh->options.durability == MOB_GCS_ALWAYS || sh->stopping || d->rewrite == REWRITE_SYNC ||
-        d->unsynced_bytes >= SYNC_BYTES || life_waits;
+        d->unsynced_bytes >= SYNC_BYTES || life_waits || mob_chain_start_waits(sh->chain);
     /* A file that cannot be written is not asked for in a loop. */
     int64_t pause = !at_once ? durable_pause(sh) : d->file_is_whole ? 0 : CANNOT_WRITE_PAUSE_NS;
     if (wanted && sh->now_ns >= d->last_ns + pause)

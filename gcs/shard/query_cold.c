@@ -15,8 +15,8 @@ static bool cold_position(const struct query *q, uint64_t *out)
 {
     uint64_t p = q->get.position, flushed = q->shard->flushed.applied;
     bool scan = q->get.query == MOB_GCS_Q_SCAN || q->get.query == MOB_GCS_Q_HISTORY;
-    bool group = q->get.query == MOB_GCS_Q_GROUP, down = scan && q->get.newest_first,
-         here_only = group && q->get.newest_first;
+    bool group = q->get.query == MOB_GCS_Q_GROUP || q->get.query == MOB_GCS_Q_GROUPS,
+         down = scan && q->get.newest_first, here_only = group && q->get.newest_first;
     if (flushed == 0 || here_only || q->get.table == MOB_GCS_HERE || !(scan || group))
         return false;
     if ((p & MOB_GCS_COLD_BIT) != 0)
@@ -43,7 +43,8 @@ static void ask(struct query *q)
     sh->cold_reads++;
     struct mob_gcs_cold_get head = {.upto = q->cold_upto, .get = q->get};
     head.get.tag = q->cold_tag;
-    conn_send(sh->cold_reader, MOB_GCS_COLD_GET, 0, &head, sizeof head);
+    conn_send_body(sh->cold_reader, MOB_GCS_COLD_GET, &head, sizeof head, q->argument,
+        q->get.query == MOB_GCS_Q_GROUPS ? q->argument_bytes : 0);
 }
 
 bool query_cold_begin(struct query *q)

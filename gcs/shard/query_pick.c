@@ -124,13 +124,17 @@ static void pick_list(struct query *q)
     }
 }
 
+/* What a page behind the position begins after. */
+static uint32_t ordinal_before(const struct query *q)
+{
+    uint32_t above = q->get.position == 0 ? 0 : mob_index_after(q->shard->index, q->get.position);
+    return above > 0 ? above - 1 : MOB_INDEX_NONE;
+}
+
 static void pick_group(struct query *q)
 {
     const struct mob_index *ix = q->shard->index;
-    uint32_t ordinals[256], after = MOB_INDEX_NONE;
-    uint32_t above = q->get.position == 0 ? 0 : mob_index_after(ix, q->get.position);
-    if (above > 0)
-        after = above - 1;
+    uint32_t ordinals[256], after = ordinal_before(q);
     q->rows.kind = MOB_GCS_ROWS_BLOCKS;
     for (;;) {
         size_t n = mob_index_group(ix, q->get.stream, q->get.group, after, ordinals, 256);
@@ -146,6 +150,46 @@ static void pick_group(struct query *q)
             break;
     }
     q->rows.next = 0;
+}
+
+static int by_ordinal(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Of each group no more than a page takes, since no page has more of any. */
+static void pick_groups(struct query *q)
+{
+    const struct mob_index *ix = q->shard->index;
+    uint32_t keys = q->argument_bytes / (uint32_t)sizeof(struct mob_gcs_group_key), after = ordinal_before(q);
+    size_t count = 0;
+    q->rows.kind = MOB_GCS_ROWS_BLOCKS;
+    if (q->argument_bytes % sizeof(struct mob_gcs_group_key) != 0 || keys == 0 || keys > MOB_GCS_GROUPS_MAX) {
+        q->rows.status = MOB_INVALID;
+        return;
+    }
+    uint32_t *ordinals = malloc(keys * (MOB_GCS_ROWS_MAX + 1) * sizeof *ordinals);
+    MOB_ASSERT(ordinals != NULL);
+    for (uint32_t i = 0; i < keys; i++) {
+        struct mob_gcs_group_key key;
+        memcpy(&key, q->argument + i * sizeof key, sizeof key);
+        count += mob_index_group(ix, key.stream, key.group, after, ordinals + count, MOB_GCS_ROWS_MAX + 1);
+    }
+    qsort(ordinals, count, sizeof *ordinals, by_ordinal);
+    size_t i = 0;
+    for (; i < count && !page_full(q); i++) {
+        const struct mob_index_slot *slot = mob_index_slot(ix, ordinals[i]);
+        if (i > 0 && ordinals[i] == ordinals[i - 1])
+            continue;
+        row_block(q, slot);
+        q->rows.next = slot->seq;
+    }
+    while (i > 0 && i < count && ordinals[i] == ordinals[i - 1])
+        i++;
+    if (i == count)
+        q->rows.next = 0;
+    free(ordinals);
 }
 
 static bool scan_wants(const struct query *q, const struct mob_index_slot *slot)
@@ -409,6 +453,9 @@ void query_pick(struct query *q)
         return;
     case MOB_GCS_Q_GROUP:
         pick_group(q);
+        return;
+    case MOB_GCS_Q_GROUPS:
+        pick_groups(q);
         return;
     case MOB_GCS_Q_SCAN:
         pick_scan(q);

@@ -337,6 +337,8 @@ void conn_opening(struct conn *c, const struct mob_gcs_frame *frame);
 uint8_t *conn_frame_begin(struct conn *c, uint32_t head_bytes, uint32_t body_bytes_max);
 void conn_frame_end(struct conn *c, uint8_t type, uint64_t from, uint32_t head_bytes, uint32_t body_bytes);
 void conn_send(struct conn *c, uint8_t type, uint64_t from, const void *head, uint32_t head_bytes);
+void conn_send_body(struct conn *c, uint8_t type, const void *head, uint32_t head_bytes, const void *body,
+    uint32_t body_bytes);
 size_t conn_out_bytes(const struct conn *c);
 void conns_resume(struct mob_shard *sh); /* those that were stalled */
 

@@ -144,8 +144,15 @@ static struct mob_task_id task_of(const struct mob_entry *e)
                                           : none;
 }
 
-void left_tasks_note_group(
-    struct left_tasks *left, const struct mob_gcs_block_row *row, struct mob_task_id group)
+int left_tasks_by_group(const void *a, const void *b)
+{
+    const struct mob_task_id *x = a, *y = b;
+    int order = memcmp(&x->stream, &y->stream, sizeof x->stream);
+    return order != 0 ? order : x->index < y->index ? -1 : x->index > y->index;
+}
+
+void left_tasks_note_groups(struct left_tasks *left, const struct mob_gcs_block_row *row,
+    const struct mob_task_id *groups, uint32_t count)
 {
     static struct mob_zone_map zone;
     struct mob_block_header header;
@@ -153,8 +160,8 @@ void left_tasks_note_group(
     enum mob_status status = mob_block_open(left->decoder, row->bytes, row->length, &header, &zone);
     left->at = (struct log_place){row->incarnation, row->number, 0};
     for (; status == MOB_OK && (status = mob_block_next(left->decoder, &entry)) == MOB_OK; left->at.entry++) {
-        struct mob_task_id task = task_of(&entry);
-        if (mob_stream_eq(task.stream, group.stream) && task.index >> MOB_GROUP_SHIFT == group.index)
+        struct mob_task_id group = left_tasks_group_of(task_of(&entry));
+        if (bsearch(&group, groups, count, sizeof group, left_tasks_by_group) != NULL)
             note(left, &entry, &header, row->incarnation);
     }
 }

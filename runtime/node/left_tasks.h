@@ -4,7 +4,9 @@
  *
  *   left_tasks_init(&left);
  *   left_tasks_note_block(&left, row);          // all of a block
- *   left_tasks_note_group(&left, row, group);   // of a group that is read whole; left.reading counts those
+ *   left_tasks_note_groups(&left, row, groups, count);   // of groups that are read whole; left.reading
+ * counts
+ *                                                        // these readings
  *   t = left_tasks_find(&left, id);
  *   left_tasks_fini(&left);
  *
@@ -58,6 +60,7 @@ struct left_tasks {
     struct mob_block_decoder *decoder;
     struct log_place at; /* of the entry in hand */
     uint32_t reading; /* counts those of whole groups: an entry may come in several of them */
+    bool singly; /* the control store is of a version that gives one group at a time */
     struct checked_groups checked; /* groups that were read whole */
 };
 
@@ -67,10 +70,12 @@ void left_tasks_fini(struct left_tasks *left);
 /* NULL: nothing was said of it. */
 struct left_task *left_tasks_find(const struct left_tasks *left, struct mob_task_id id);
 void left_tasks_note_block(struct left_tasks *left, const struct mob_gcs_block_row *row);
-/* What a block says of the tasks of one group (left_tasks_group_of); its other groups are read when it is
- * their turn. */
-void left_tasks_note_group(
-    struct left_tasks *left, const struct mob_gcs_block_row *row, struct mob_task_id group);
+/* What a block says of the tasks of some groups (left_tasks_group_of), which are in the order of
+ * left_tasks_by_group; its other groups are read when it is their turn. */
+void left_tasks_note_groups(struct left_tasks *left, const struct mob_gcs_block_row *row,
+    const struct mob_task_id *groups, uint32_t count);
+/* For qsort: neighbours lie together in PostgreSQL, too. */
+int left_tasks_by_group(const void *a, const void *b);
 /* The stream and number of the group that this task is in. */
 struct mob_task_id left_tasks_group_of(struct mob_task_id id);
 /* True once for each group: it is to be read whole. */

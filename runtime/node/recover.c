@@ -57,7 +57,39 @@ static enum mob_status wait_for_postgres(struct node *node)
     return status == MOB_OK ? rest(node) : status;
 }
 
-static enum mob_status read_group(struct node *node, struct left_tasks *left, struct mob_task_id group)
+/* Groups that are to be read whole, each once. */
+struct group_list {
+    struct mob_task_id *rows;
+    uint32_t count, capacity;
+};
+
+static void want_group(struct left_tasks *left, struct group_list *list, struct mob_task_id group)
+{
+    if (!left_tasks_first_time(left, group))
+        return;
+    if (list->count == list->capacity) {
+        list->capacity = list->capacity ? list->capacity * 2 : MOB_GCS_GROUPS_MAX;
+        list->rows = realloc(list->rows, list->capacity * sizeof *list->rows);
+        MOB_ASSERT(list->rows);
+    }
+    list->rows[list->count++] = group;
+}
+
+static enum mob_status ask_page(struct node *node, const struct mob_task_id *groups, uint32_t count,
+    uint64_t position, struct mob_gcs_sync *sync)
+{
+    struct mob_gcs_group_key keys[MOB_GCS_GROUPS_MAX];
+    if (count == 1)
+        return mob_gcs_group_blocks(
+            node->gcs, groups->stream, groups->index, position, mob_gcs_sync_done, sync);
+    for (uint32_t i = 0; i < count; i++)
+        keys[i] = (struct mob_gcs_group_key){groups[i].stream, groups[i].index};
+    return mob_gcs_groups_blocks(node->gcs, keys, count, position, mob_gcs_sync_done, sync);
+}
+
+/* One reading, in as many pages as it takes. */
+static enum mob_status read_at_once(
+    struct node *node, struct left_tasks *left, const struct mob_task_id *groups, uint32_t count)
 {
     uint64_t position = 0;
     bool more = true;
@@ -65,8 +97,7 @@ static enum mob_status read_group(struct node *node, struct left_tasks *left, st
     while (more) {
         struct mob_gcs_sync sync = {0};
         struct mob_gcs_result *result = NULL;
-        enum mob_status status =
-            mob_gcs_group_blocks(node->gcs, group.stream, group.index, position, mob_gcs_sync_done, &sync);
+        enum mob_status status = ask_page(node, groups, count, position, &sync);
         if (status == MOB_OK)
             status = wait_for_page(node, &sync, &result);
         if (status == MOB_UNAVAILABLE && (status = wait_for_postgres(node)) == MOB_OK)
@@ -75,7 +106,7 @@ static enum mob_status read_group(struct node *node, struct left_tasks *left, st
             return status;
         const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
         for (uint32_t i = 0; i < answer->block_count; i++)
-            left_tasks_note_group(left, &answer->blocks[i], group);
+            left_tasks_note_groups(left, &answer->blocks[i], groups, count);
         position = answer->next;
         more = position != 0;
         mob_gcs_result_destroy(result);
@@ -83,7 +114,38 @@ static enum mob_status read_group(struct node *node, struct left_tasks *left, st
     return MOB_OK;
 }
 
-static enum mob_status read_unfinished(struct node *node, struct left_tasks *left, uint64_t incarnation)
+static enum mob_status read_some(
+    struct node *node, struct left_tasks *left, const struct mob_task_id *groups, uint32_t count)
+{
+    enum mob_status status = MOB_OK;
+    if (!left->singly)
+        status = read_at_once(node, left, groups, count);
+    left->singly |= status == MOB_INVALID && count > 1;
+    if (left->singly)
+        status = MOB_OK;
+    for (uint32_t i = 0; i < count && left->singly && status == MOB_OK; i++)
+        status = read_at_once(node, left, &groups[i], 1);
+    return status;
+}
+
+/* A task with an Idempotency-Key is the only one of its group, so there may be as many groups as tasks: what
+ * was flushed of them is asked for in few questions, each of which opens a row of PostgreSQL once. */
+static enum mob_status read_wanted(struct node *node, struct left_tasks *left, struct group_list *list)
+{
+    enum mob_status status = MOB_OK;
+    if (list->count > 0)
+        qsort(list->rows, list->count, sizeof *list->rows, left_tasks_by_group);
+    for (uint32_t at = 0, some; at < list->count && status == MOB_OK; at += some) {
+        some = list->count - at < MOB_GCS_GROUPS_MAX ? list->count - at : MOB_GCS_GROUPS_MAX;
+        status = read_some(node, left, list->rows + at, some);
+    }
+    list->count = 0;
+    return status;
+}
+
+/* What is in the members is noted; groups of what was flushed are to be read. */
+static enum mob_status read_unfinished(
+    struct node *node, struct left_tasks *left, struct group_list *groups, uint64_t incarnation)
 {
     uint64_t position = 0;
     do {
@@ -98,15 +160,12 @@ static enum mob_status read_unfinished(struct node *node, struct left_tasks *lef
         const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
         for (uint32_t i = 0; i < answer->block_count; i++)
             left_tasks_note_block(left, &answer->blocks[i]);
-        /* What was flushed is read group by group. */
-        for (uint32_t i = 0; i < answer->group_count && status == MOB_OK; i++) {
+        for (uint32_t i = 0; i < answer->group_count; i++) {
             struct mob_task_id group = {answer->groups[i].stream, answer->groups[i].group};
-            status = read_group(node, left, group);
+            want_group(left, groups, group);
         }
         position = answer->next;
         mob_gcs_result_destroy(result);
-        if (status != MOB_OK)
-            return status;
     } while (position != 0);
     return MOB_OK;
 }
@@ -151,14 +210,13 @@ static enum mob_status seal_earlier(
  * The blocks of unfinished groups also hold specs of groups that are finished, whose completions are in other
  * blocks. So before anything runs, the group of each candidate is read whole. */
 
-static enum mob_status check_groups(struct node *node, struct left_tasks *left)
+static enum mob_status read_groups(struct node *node, struct left_tasks *left, struct group_list *groups)
 {
-    enum mob_status status = MOB_OK;
-    for (uint32_t i = 0; i <= left->mask && status == MOB_OK; i++)
-        for (struct left_task *t = left->buckets[i]; t && status == MOB_OK; t = t->next)
-            if (t->spec && !t->finished && left_tasks_first_time(left, left_tasks_group_of(t->id)))
-                status = read_group(node, left, left_tasks_group_of(t->id));
-    return status;
+    for (uint32_t i = 0; i <= left->mask; i++)
+        for (struct left_task *t = left->buckets[i]; t; t = t->next)
+            if (t->spec && !t->finished)
+                want_group(left, groups, left_tasks_group_of(t->id));
+    return read_wanted(node, left, groups);
 }
 
 /* ---- what ended tasks became ----
@@ -173,38 +231,55 @@ static bool is_root(struct node *node, const struct left_task *t, struct mob_tas
     return mob_task_id_is_zero(parent) || (job && mob_task_id_eq(job->root, parent));
 }
 
-/* The ended task above this one, whose group is read if it was not; NULL: it is unfinished, or there is none.
- */
-static struct left_task *ended_above(struct node *node, struct left_tasks *left, const struct left_task *t,
-    uint32_t *reads, enum mob_status *status)
+static bool has_ended(const struct left_task *t)
 {
-    struct mob_task_id id = t->spec->parent;
-    struct left_task *above = left_tasks_find(left, id);
-    if (is_root(node, t, id))
-        return NULL;
-    bool ended = above && above->spec && above->finished; /* by a block of it: a cancel may be in another */
-    if ((!above || !above->spec || ended) && *reads < ABOVE_READS_MAX &&
-        left_tasks_first_time(left, left_tasks_group_of(id))) {
-        (*reads)++;
-        *status = read_group(node, left, left_tasks_group_of(id));
-        above = left_tasks_find(left, id);
-    }
-    return above && above->spec && above->finished ? above : NULL;
+    return t && t->spec && t->finished;
 }
 
-static enum mob_status read_above(struct node *node, struct left_tasks *left)
+/* Is the group of the task above it to be read? Of one that has ended, too: by a block of it, and a cancel
+ * may be in another. */
+static bool above_is_wanted(struct node *node, const struct left_tasks *left, const struct left_task *t)
 {
+    const struct left_task *above = left_tasks_find(left, t->spec->parent);
+    return !is_root(node, t, t->spec->parent) && (!above || !above->spec || above->finished);
+}
+
+/* All that are left, to climb from; gives. */
+static struct left_task **all_unfinished(const struct left_tasks *left, uint32_t *count_out)
+{
+    struct left_task **list = malloc((left->count + 1) * sizeof(struct left_task *));
+    MOB_ASSERT(list);
+    *count_out = 0;
+    for (uint32_t i = 0; i <= left->mask; i++)
+        for (struct left_task *t = left->buckets[i]; t; t = t->next)
+            if (t->spec && !t->finished)
+                list[(*count_out)++] = t;
+    return list;
+}
+
+/* Generation after generation, so that each takes few questions. */
+static enum mob_status read_above(struct node *node, struct left_tasks *left, struct group_list *groups)
+{
+    uint32_t reads = 0, count, next;
+    struct left_task **at = all_unfinished(left, &count);
     enum mob_status status = MOB_OK;
-    uint32_t reads = 0;
-    for (uint32_t i = 0; i <= left->mask && status == MOB_OK; i++)
-        for (struct left_task *t = left->buckets[i]; t && status == MOB_OK; t = t->next) {
-            struct left_task *at = t->spec && !t->finished ? t : NULL;
-            while (at && status == MOB_OK && !at->climbed) {
-                at->climbed = true;
-                at = ended_above(node, left, at, &reads, &status);
+    for (; count > 0 && status == MOB_OK; count = next) {
+        for (uint32_t i = 0; i < count && reads + groups->count < ABOVE_READS_MAX; i++)
+            if (above_is_wanted(node, left, at[i]))
+                want_group(left, groups, left_tasks_group_of(at[i]->spec->parent));
+        reads += groups->count;
+        status = read_wanted(node, left, groups);
+        next = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            struct left_task *above = left_tasks_find(left, at[i]->spec->parent);
+            if (!is_root(node, at[i], at[i]->spec->parent) && has_ended(above) && !above->climbed) {
+                above->climbed = true;
+                at[next++] = above;
             }
         }
-    if (reads == ABOVE_READS_MAX)
+    }
+    free(at);
+    if (reads >= ABOVE_READS_MAX)
         /* the rest is found when it is cancelled anew, but no cancel of before */
         MOB_LOG_WARN("recover", "climb_cut", "groups=%u", reads);
     return status;
@@ -373,6 +448,7 @@ enum mob_status node_recover(struct node *node)
 {
     int64_t started = mob_now(), deadline = mob_deadline_after(ANSWER_SECONDS_MAX * MOB_SEC);
     struct left_tasks left;
+    struct group_list groups = {0};
     uint32_t tasks = 0, actors = 0;
     left_tasks_init(&left);
     uint64_t previous = 0, cut = 0;
@@ -382,11 +458,11 @@ enum mob_status node_recover(struct node *node)
     if (status == MOB_OK)
         node_event_started(node, previous, cut, deadline);
     if (status == MOB_OK)
-        status = read_unfinished(node, &left, ALL_INCARNATIONS); /* one scan for all of them */
+        status = read_unfinished(node, &left, &groups, ALL_INCARNATIONS); /* one scan for all of them */
     if (status == MOB_OK)
-        status = check_groups(node, &left);
+        status = read_groups(node, &left, &groups);
     if (status == MOB_OK)
-        status = read_above(node, &left);
+        status = read_above(node, &left, &groups);
     if (status == MOB_OK && MOB_FAILPOINT("node.recover_read"))
         status = MOB_IO;
     if (status == MOB_OK) {
@@ -405,6 +481,7 @@ enum mob_status node_recover(struct node *node)
     if (status == MOB_OK)
         recovery_begun(node);
     left_tasks_fini(&left);
+    free(groups.rows);
     MOB_LOG_INFO("recover", "done", "status=%s tasks=%u actors=%u ms=%lld", mob_status_code(status), tasks,
         actors, (mob_now() - started) / MOB_MS);
     return status;

@@ -272,9 +272,17 @@ static void finished(void *cls, const struct mob_http_request *request)
     mob_metrics_request(api->metrics, route, request->reply.status, mob_now() - request->started_ns);
 }
 
+/* For so long that a request that came before has waited enough. */
+static bool store_is_away(void *cls)
+{
+    const struct mob_api *api = cls;
+    int64_t since = mob_engine_store_away_since(api->parts.engine);
+    return since != 0 && mob_now() - since >= api->parts.away_ns;
+}
+
 struct mob_http_service mob_api_service(struct mob_api *api)
 {
-    return (struct mob_http_service){api, begin, handle, finished};
+    return (struct mob_http_service){api, begin, handle, finished, store_is_away};
 }
 
 /* --- operations of the engine --- */
@@ -379,9 +387,24 @@ static void give_key(struct mob_http_request *request, struct mob_engine_op *op)
     *op->key = key;
 }
 
+/* What was sent to the node, or stands in the engine, is not taken back: it may still be done. */
 void mob_api_outcome_unknown(struct mob_http_request *request)
 {
-    mob_api_fail(request, MOB_UNAVAILABLE, "the runtime did not answer in time; the outcome is not known");
+    const char *who = store_is_away(mob_api_of(request)) ? "no member of the control store answers"
+                                                         : "the runtime did not answer in time";
+    if (request->route->method == MOB_HTTP_GET)
+        mob_api_fail(request, MOB_UNAVAILABLE, "%s", who);
+    else if (request->idempotency)
+        mob_api_fail(request, MOB_UNAVAILABLE,
+            "%s; the outcome is not known: sent again under its Idempotency-Key, it is done once", who);
+    else
+        mob_api_fail(request, MOB_UNAVAILABLE, "%s; the outcome is not known: it may still be done", who);
+}
+
+int64_t mob_api_deadline(struct mob_http_request *request, int64_t wait_ns)
+{
+    request->park_hurried_ns = mob_deadline_after(wait_ns + mob_api_of(request)->parts.away_ns);
+    return mob_deadline_after(wait_ns + MOB_API_OP_TIMEOUT_S * MOB_SEC);
 }
 
 void mob_api_run(struct mob_http_request *request, struct mob_engine_op *op,
@@ -393,7 +416,7 @@ void mob_api_run(struct mob_http_request *request, struct mob_engine_op *op,
     op->context = request;
     give_key(request, op);
     struct mob_engine *engine = mob_api_of(request)->parts.engine;
-    mob_http_park(request, deadline_ns ? deadline_ns : mob_deadline_after(MOB_API_OP_TIMEOUT_S * MOB_SEC),
+    mob_http_park(request, deadline_ns ? deadline_ns : mob_api_deadline(request, 0),
         on_timeout ? on_timeout : mob_api_outcome_unknown);
     mob_engine_post(engine, op);
 }
@@ -417,6 +440,8 @@ enum mob_status mob_api_create(const struct mob_api_parts *parts, struct mob_api
     if (!api)
         return MOB_NO_MEMORY;
     api->parts = *parts;
+    if (api->parts.away_ns == 0)
+        api->parts.away_ns = MOB_API_AWAY_S * MOB_SEC;
     mob_rate_limit_init(&api->rate, parts->rate_limit, parts->rate_burst);
     enum mob_status status =
         mob_idempotency_create(parts->idempotency_entries_max, parts->idempotency_ns, &api->idempotency);

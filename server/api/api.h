@@ -33,6 +33,9 @@
 #define MOB_API_WAIT_MAX_S 60
 /* What an operation of the engine may take before the client is told that its outcome is not known. */
 #define MOB_API_OP_TIMEOUT_S 60
+/* The same while no member of the control store answers. A chain leaves out who died within milliseconds, and
+ * starts again within seconds when all have. */
+#define MOB_API_AWAY_S 15
 #define MOB_API_LIST_DEFAULT 100
 #define MOB_API_LIST_MAX 1000
 
@@ -85,6 +88,7 @@ struct mob_api_parts {
     void *front_cls;
     size_t idempotency_entries_max; /* 0: the default */
     int64_t idempotency_ns; /* 0: the default */
+    int64_t away_ns; /* 0: MOB_API_AWAY_S; at most MOB_API_OP_TIMEOUT_S */
     uint32_t rate_limit, rate_burst; /* requests a second and at once, of each key; limit 0: none */
 };
 struct mob_api {
@@ -128,6 +132,9 @@ void mob_api_deliver(
     struct mob_http_request *request, void (*write)(struct mob_http_request *request, void *cls), void *cls);
 /* 503: for the deadline of a parked request. */
 void mob_api_outcome_unknown(struct mob_http_request *request);
+/* When a request is told so that may wait for `wait_ns` first; sooner while the control store is away. Before
+ * it is parked. */
+int64_t mob_api_deadline(struct mob_http_request *request, int64_t wait_ns);
 /* New op; NULL: answered with 503. */
 struct mob_engine_op *mob_api_op(struct mob_http_request *request, enum mob_engine_verb verb);
 /* Answers with op->json as it is. */

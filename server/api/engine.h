@@ -304,6 +304,7 @@ struct mob_engine_ops {
     void (*post)(struct mob_engine *engine, struct mob_engine_op *op);
     bool (*ready)(struct mob_engine *engine);
     int64_t (*unacked_since)(struct mob_engine *engine);
+    int64_t (*store_away_since)(struct mob_engine *engine);
     /* The event hub's wishes (server/events): must only post a message. */
     void (*events_want)(struct mob_engine *engine);
     void (*events_behind)(struct mob_engine *engine);
@@ -325,6 +326,12 @@ static inline void mob_engine_post(struct mob_engine *engine, struct mob_engine_
 static inline int64_t mob_engine_unacked_since(struct mob_engine *engine)
 {
     return engine->ops->unacked_since(engine);
+}
+
+/* Since when no link leads to (a shard of) the control store (monotonic); 0: it is there. Any thread. */
+static inline int64_t mob_engine_store_away_since(struct mob_engine *engine)
+{
+    return engine->ops->store_away_since(engine);
 }
 
 static inline bool mob_engine_ready(struct mob_engine *engine)

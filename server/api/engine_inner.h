@@ -156,6 +156,7 @@ struct engine {
     bool away_asked;
     bool alive;
     bool gcs_up;
+    _Atomic int64_t gcs_away_since_ns; /* 0: gcs_up */
     struct flight **timers;
     size_t timer_count;
     struct flight *all;

@@ -60,6 +60,11 @@ static int64_t unacked_since(struct mob_engine *base)
     return atomic_load(&((struct engine *)base)->unacked_since_ns);
 }
 
+static int64_t store_away_since(struct mob_engine *base)
+{
+    return atomic_load(&((struct engine *)base)->gcs_away_since_ns);
+}
+
 static bool ready(struct mob_engine *base)
 {
     return atomic_load(&((struct engine *)base)->is_ready);
@@ -237,6 +242,10 @@ static void on_gcs_link(void *arg, enum mob_status status)
 {
     struct engine *engine = arg;
     engine->gcs_up = status == MOB_OK;
+    if (engine->gcs_up)
+        atomic_store(&engine->gcs_away_since_ns, 0);
+    else if (atomic_load(&engine->gcs_away_since_ns) == 0)
+        atomic_store(&engine->gcs_away_since_ns, mob_now());
     look_alive(engine);
     engine->worked++;
     if (engine->gcs_up && engine->session_count > 0)
@@ -416,7 +425,7 @@ static void stop(struct mob_engine *base)
 }
 
 static const struct mob_engine_ops runtime_ops = {
-    post, ready, unacked_since, events_want, events_behind, events_stop, stop};
+    post, ready, unacked_since, store_away_since, events_want, events_behind, events_stop, stop};
 
 static enum mob_status open_parts(struct engine *engine)
 {
@@ -447,6 +456,7 @@ enum mob_status mob_engine_runtime_start(
         return MOB_NO_MEMORY;
     engine->base.ops = &runtime_ops;
     engine->options = *options;
+    atomic_init(&engine->gcs_away_since_ns, mob_now());
     enum mob_status status = open_parts(engine);
     if (status == MOB_OK && pthread_create(&engine->thread, NULL, engine_thread, engine) != 0)
         status = MOB_IO;

@@ -259,7 +259,7 @@ static void logs(struct mob_http_request *request, enum mob_engine_kind kind)
     int64_t wait_ns = wait > 0 ? (int64_t)(wait * 1e9) : 0;
     op->query.follow = wait_ns > 0;
     op->query.wait_deadline_ns = wait_ns ? mob_deadline_after(wait_ns) : 0;
-    mob_api_run(request, op, answer_log, mob_deadline_after(wait_ns + MOB_API_OP_TIMEOUT_S * MOB_SEC), NULL);
+    mob_api_run(request, op, answer_log, mob_api_deadline(request, wait_ns), NULL);
 }
 
 void mob_api_task_logs(struct mob_api *api, struct mob_http_request *request)

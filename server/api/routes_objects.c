@@ -79,8 +79,7 @@ void mob_api_object_get(struct mob_api *api, struct mob_http_request *request)
     op->answers_errors = true;
     int64_t wait_ns = wait > 0 ? (int64_t)(wait * 1e9) : 0;
     op->object.wait_deadline_ns = wait_ns ? mob_deadline_after(wait_ns) : 0;
-    mob_api_run(
-        request, op, answer_state, mob_deadline_after(wait_ns + MOB_API_OP_TIMEOUT_S * MOB_SEC), NULL);
+    mob_api_run(request, op, answer_state, mob_api_deadline(request, wait_ns), NULL);
 }
 
 /* --- bytes --- */
@@ -221,7 +220,7 @@ void mob_api_object_data(struct mob_api *api, struct mob_http_request *request)
     op->answers_errors = true;
     int64_t wait_ns = wait > 0 ? (int64_t)(wait * 1e9) : 0;
     op->object.wait_deadline_ns = wait_ns ? mob_deadline_after(wait_ns) : 0;
-    mob_api_run(request, op, answer_data, mob_deadline_after(wait_ns + MOB_API_OP_TIMEOUT_S * MOB_SEC), NULL);
+    mob_api_run(request, op, answer_data, mob_api_deadline(request, wait_ns), NULL);
 }
 
 /* --- wait --- */
@@ -292,8 +291,7 @@ void mob_api_object_wait(struct mob_api *api, struct mob_http_request *request)
     }
     mob_body_close(&body);
     op->wait.deadline_ns = mob_deadline_after(timeout_ms * MOB_MS);
-    mob_api_run(request, op, answer_wait,
-        mob_deadline_after(timeout_ms * MOB_MS + MOB_API_OP_TIMEOUT_S * MOB_SEC), NULL);
+    mob_api_run(request, op, answer_wait, mob_api_deadline(request, timeout_ms * MOB_MS), NULL);
 }
 
 /* --- delete, lineage --- */

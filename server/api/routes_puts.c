@@ -209,7 +209,7 @@ static void run_puts(struct mob_http_request *request, struct puts *all)
     all->request = request;
     atomic_init(&all->left, count);
     all->keyed = key_puts(request, all);
-    mob_http_park(request, mob_deadline_after(MOB_API_OP_TIMEOUT_S * MOB_SEC), mob_api_outcome_unknown);
+    mob_http_park(request, mob_api_deadline(request, 0), mob_api_outcome_unknown);
     post_puts(all, 0, all->keyed ? 1 : count);
 }
 

@@ -186,8 +186,7 @@ void mob_api_task_items(struct mob_api *api, struct mob_http_request *request)
         return;
     }
     op->query.wait_deadline_ns = wait_ns ? mob_deadline_after(wait_ns) : 0;
-    mob_api_run(
-        request, op, mob_api_answer_json, mob_deadline_after(wait_ns + MOB_API_OP_TIMEOUT_S * MOB_SEC), NULL);
+    mob_api_run(request, op, mob_api_answer_json, mob_api_deadline(request, wait_ns), NULL);
 }
 
 void mob_api_task_cancel(struct mob_api *api, struct mob_http_request *request)

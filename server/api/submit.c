@@ -159,5 +159,5 @@ void mob_submit_run(struct mob_body *body, struct mob_engine_op *op)
     int64_t wait_ns = wait_of(wait_s, &op->submit.options);
     op->submit.wait_deadline_ns = wait_ns ? mob_deadline_after(wait_ns) : 0;
     op->answers_errors = true;
-    mob_api_run(request, op, answer, mob_deadline_after(wait_ns + MOB_API_OP_TIMEOUT_S * MOB_SEC), NULL);
+    mob_api_run(request, op, answer, mob_api_deadline(request, wait_ns), NULL);
 }

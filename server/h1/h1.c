@@ -348,7 +348,11 @@ enum mob_status mob_h1_start(const struct mob_h1_options *options, struct mob_h1
     for (unsigned i = 0; i < options->threads; i++)
         pthread_mutex_init(&h1->shards[i].lock, NULL);
     h1->shard_count = options->threads;
-    enum mob_status status = mob_parker_start(sweep, h1, &h1->parker);
+    struct mob_parker_options parker = {.tick = sweep,
+        .tick_cls = h1,
+        .hurries = options->service.hurries,
+        .hurries_cls = options->service.cls};
+    enum mob_status status = mob_parker_start(&parker, &h1->parker);
     if (status != MOB_OK) {
         free(h1);
         return status;

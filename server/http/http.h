@@ -129,6 +129,7 @@ struct mob_http_request {
     struct mob_http_park_list *park_list;
     struct mob_http_request *park_next, *park_prev;
     int64_t park_deadline_ns, parked_ns;
+    int64_t park_hurried_ns; /* the deadline while the service hurries; 0: the same */
     bool watched; /* its socket is in the disconnect watch */
     int fd;
     void (*on_timeout)(struct mob_http_request *request);
@@ -142,6 +143,7 @@ struct mob_http_service {
     void (*begin)(void *cls, struct mob_http_request *request);
     void (*handle)(void *cls, struct mob_http_request *request);
     void (*finished)(void *cls, const struct mob_http_request *request); /* the answer left; for metrics */
+    bool (*hurries)(void *cls); /* parked requests are to be answered at park_hurried_ns; park thread */
 };
 
 /* --- life --- */

@@ -26,8 +26,7 @@ struct mob_http_park_list {
 struct mob_parker {
     pthread_t thread;
     int epoll_fd, wake_fd;
-    void (*tick)(void *cls, int64_t now_ns);
-    void *tick_cls;
+    struct mob_parker_options options;
     struct mob_http_park_list lists[MOB_PARK_LISTS_MAX];
     unsigned list_count;
     _Atomic size_t parked;
@@ -147,9 +146,16 @@ static void answer_closing(struct mob_http_request *request)
     mob_http_send(request);
 }
 
+static int64_t deadline_of(const struct mob_http_request *request, bool hurried)
+{
+    bool sooner = hurried && request->park_hurried_ns != 0;
+    return sooner && request->park_hurried_ns < request->park_deadline_ns ? request->park_hurried_ns
+                                                                          : request->park_deadline_ns;
+}
+
 /* Expired requests are claimed under the list's lock and answered after it, since answering may block on the
  * front. */
-static int64_t scan(struct mob_parker *parker, struct mob_http_park_list *list, int64_t now)
+static int64_t scan(struct mob_parker *parker, struct mob_http_park_list *list, int64_t now, bool hurried)
 {
     struct mob_http_request *expired[64];
     int64_t nearest = INT64_MAX;
@@ -161,9 +167,10 @@ static int64_t scan(struct mob_parker *parker, struct mob_http_park_list *list, 
         for (struct mob_http_request *r = list->head; r; r = r->park_next) {
             if (atomic_load_explicit(&r->status, memory_order_relaxed) != MOB_HTTP_PARKED)
                 continue;
-            if (r->park_deadline_ns > now && !flushing) {
-                if (r->park_deadline_ns < nearest)
-                    nearest = r->park_deadline_ns;
+            int64_t deadline_ns = deadline_of(r, hurried);
+            if (deadline_ns > now && !flushing) {
+                if (deadline_ns < nearest)
+                    nearest = deadline_ns;
                 if (!r->watched && now - r->parked_ns > WATCH_AFTER_NS)
                     watch(parker, r);
             } else if (n < 64 && mob_http_claim(r)) {
@@ -186,8 +193,10 @@ static int64_t scan(struct mob_parker *parker, struct mob_http_park_list *list, 
 static int64_t scan_all(struct mob_parker *parker, int64_t now)
 {
     int64_t nearest = INT64_MAX;
+    const struct mob_parker_options *o = &parker->options;
+    bool hurried = o->hurries && o->hurries(o->hurries_cls);
     for (unsigned i = 0; i < parker->list_count; i++) {
-        int64_t t = scan(parker, &parker->lists[i], now);
+        int64_t t = scan(parker, &parker->lists[i], now, hurried);
         nearest = t < nearest ? t : nearest;
     }
     return nearest;
@@ -219,7 +228,7 @@ static void *park_thread(void *argument)
         int64_t now = mob_now();
         int64_t nearest = atomic_load(&parker->parked) > 0 ? scan_all(parker, now) : INT64_MAX;
         if (now >= next_tick) {
-            parker->tick(parker->tick_cls, now);
+            parker->options.tick(parker->options.tick_cls, now);
             next_tick = now + TICK_INTERVAL_NS;
         }
         int n = epoll_wait(parker->epoll_fd, events, WATCH_EVENTS, sleep_ms(parker, now, nearest, next_tick));
@@ -234,14 +243,12 @@ static void *park_thread(void *argument)
     return NULL;
 }
 
-enum mob_status mob_parker_start(
-    void (*tick)(void *cls, int64_t now_ns), void *cls, struct mob_parker **parker_out)
+enum mob_status mob_parker_start(const struct mob_parker_options *options, struct mob_parker **parker_out)
 {
     struct mob_parker *parker = calloc(1, sizeof *parker);
     if (!parker)
         return MOB_NO_MEMORY;
-    parker->tick = tick;
-    parker->tick_cls = cls;
+    parker->options = *options;
     pthread_mutex_init(&parker->watch_lock, NULL);
     atomic_store(&parker->next_wake_ns, INT64_MAX);
     parker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

@@ -19,10 +19,19 @@
 
 struct mob_parker;
 
-/* Starts the thread. `tick(cls, now)` runs in it about once a second while any connection is open
- * (mob_parker_busy) or any request parked: fronts check their connections' deadlines there. */
+struct mob_parker_options {
+    /* Runs about once a second while any connection is open (mob_parker_busy) or any request parked: fronts
+     * check their connections' deadlines there. */
+    void (*tick)(void *cls, int64_t now_ns);
+    void *tick_cls;
+    /* Asked while any request is parked, each time that deadlines are looked at: do requests have their
+     * sooner one (park_hurried_ns) now? NULL: never. */
+    bool (*hurries)(void *cls);
+    void *hurries_cls;
+};
+/* Starts the thread, in which both run. Copies. */
 MOB_MUST_USE enum mob_status mob_parker_start(
-    void (*tick)(void *cls, int64_t now_ns), void *cls, struct mob_parker **parker_out);
+    const struct mob_parker_options *options, struct mob_parker **parker_out);
 /* Joins the thread; all lists must be empty. NULL is allowed. */
 void mob_parker_stop(struct mob_parker *parker);
 /* A list of this parker's; before requests arrive. NULL when MOB_PARK_LISTS_MAX is reached. Freed with the

@@ -19,7 +19,7 @@ from lib_http_cluster import BIN, Cluster, check, failures, ids_of  # pylint: di
 
 V1 = "/api/v1"
 GAP_S = 0.005
-ANSWER_S = 60  # a request whose node does not answer (MOB_API_OP_TIMEOUT_S), beside what it asks to wait for
+ANSWER_S = 15  # a request while no member answers (gcs-away-ms), beside what it asks to wait for
 SLOW_S = 8  # of a loaded machine; the connection itself gives up two seconds later
 TASKS = 30
 

@@ -269,6 +269,9 @@ static int tear_down(void **state)
 static struct logged *got; /* ENTRIES_MAX */
 static uint32_t got_count, got_blocks, got_pages;
 
+static struct mob_gcs_group_key asked[MOB_GCS_GROUPS_MAX]; /* of MOB_GCS_Q_GROUPS */
+static uint32_t asked_count;
+
 static void read_all(struct mob_gcs_cold_get q)
 {
     if (got == NULL)
@@ -276,7 +279,8 @@ static void read_all(struct mob_gcs_cold_get q)
     got_count = got_blocks = got_pages = 0;
     do {
         struct mob_gcs_cold_answer answer;
-        assert_string_equal(mob_status_code(mob_cold_read(f.cold, f.db, &q, &answer)), "ok");
+        enum mob_status status = mob_cold_read_groups(f.cold, f.db, &q, asked, asked_count, &answer);
+        assert_string_equal(mob_status_code(status), "ok");
         for (uint32_t i = 0; i < answer.block_count; i++) {
             const struct mob_gcs_block_row *row = &answer.blocks[i];
             got_count += entries_of(row->bytes, row->length, row->seq, got + got_count);
@@ -457,6 +461,45 @@ static void groups_come_back_whole(void **state)
     assert_int_equal(got_blocks, 0);
 }
 
+static bool of_asked(const struct logged *e, const void *arg)
+{
+    bool is = false;
+    for (uint32_t i = 0; i < asked_count; i++) {
+        struct mob_task_id id = {asked[i].stream, asked[i].group << 8};
+        is |= of_group(e, &id);
+    }
+    return is && arg == NULL;
+}
+
+static void several_groups_come_back_whole_in_one_read(void **state)
+{
+    NEEDS_POSTGRES();
+    some_log();
+    flush_rest(11);
+    uint32_t alone = 0;
+    for (uint32_t i = 0; i < f.entry_count && asked_count < MOB_GCS_GROUPS_MAX - 1; i += 89)
+        if (f.entries[i].type != MOB_ENTRY_JOB && !mob_task_id_is_zero(f.entries[i].task))
+            asked[asked_count++] =
+                (struct mob_gcs_group_key){f.entries[i].task.stream, f.entries[i].task.index >> 8};
+    asked[asked_count++] = (struct mob_gcs_group_key){{{9, 9}}, 0}; /* there is none */
+    assert_in_range(asked_count, 10, MOB_GCS_GROUPS_MAX);
+    struct mob_gcs_cold_get q = {.upto = f.batches[f.batch_count - 1], .get = {.query = MOB_GCS_Q_GROUPS}};
+    read_all(q);
+    compare(of_asked, NULL, true);
+    uint32_t together = got_pages;
+    for (uint32_t i = 0, count = asked_count; i < count; i++) {
+        asked_count = 0; /* it has no groups but its own */
+        read_all((struct mob_gcs_cold_get){.upto = q.upto,
+            .get = {.query = MOB_GCS_Q_GROUP, .stream = asked[i].stream, .group = asked[i].group}});
+        asked_count = count;
+        alone += got_pages;
+    }
+    assert_in_range(together, 1, alone / 4);
+    struct mob_gcs_cold_answer answer;
+    asked_count = 0;
+    assert_int_equal(mob_cold_read(f.cold, f.db, &q, &answer), MOB_INVALID);
+}
+
 /* On more days than one statement names, and the later a block was committed, the less that says of its day.
  */
 static void a_group_on_many_days_comes_back_whole(void **state)
@@ -483,6 +526,14 @@ static void a_group_on_many_days_comes_back_whole(void **state)
         assert_true(batch == 0 || got[i].seq > f.batches[batch - 1]);
     }
     assert_in_range(got_pages, 2, DAYS);
+    compare(of_group, &id, false);
+    uint32_t pages = got_pages;
+    asked[0] = (struct mob_gcs_group_key){id.stream, 0};
+    asked_count = 1;
+    read_all(
+        (struct mob_gcs_cold_get){.upto = f.batches[f.batch_count - 1], .get = {.query = MOB_GCS_Q_GROUPS}});
+    asked_count = 0;
+    assert_int_equal(got_pages, pages);
     compare(of_group, &id, false);
 }
 
@@ -1013,6 +1064,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(positions_inside_of_batches_are_exact, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_slow_postgres_ends_no_scan, set_up, tear_down),
         cmocka_unit_test_setup_teardown(groups_come_back_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(several_groups_come_back_whole_in_one_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_group_on_many_days_comes_back_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(scans_by_job_function_and_time_miss_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(failures_have_an_index_of_their_own, set_up, tear_down),

@@ -73,21 +73,29 @@ static void on_resync(void *arg, uint64_t after, uint64_t next)
     fail_msg("the flusher missed blocks: %lu to %lu", (unsigned long)after, (unsigned long)next);
 }
 
-static bool wanted(const struct kept *k, const struct mob_gcs_cold_get *q)
+static bool wanted(const struct kept *k, const struct mob_gcs_cold_get *q,
+    const struct mob_gcs_group_key *groups, uint32_t group_count)
 {
+    struct mob_gcs_group_key one = {q->get.stream, q->get.group};
     if (k->row.seq > q->upto)
         return false;
-    if (q->get.query != MOB_GCS_Q_GROUP)
+    if (q->get.query == MOB_GCS_Q_GROUP) {
+        groups = &one;
+        group_count = 1;
+    } else if (q->get.query != MOB_GCS_Q_GROUPS) {
         return true;
+    }
     for (uint32_t g = 0; g < k->zone->group_count; g++)
-        if (k->zone->groups[g].group == q->get.group &&
-            mob_stream_eq(k->zone->groups[g].stream, q->get.stream))
-            return true;
+        for (uint32_t i = 0; i < group_count; i++)
+            if (k->zone->groups[g].group == groups[i].group &&
+                mob_stream_eq(k->zone->groups[g].stream, groups[i].stream))
+                return true;
     return false;
 }
 
 /* Each block is a batch of one row here. */
-static void on_cold(void *arg, const struct mob_gcs_cold_get *q)
+static void on_cold(
+    void *arg, const struct mob_gcs_cold_get *q, const struct mob_gcs_group_key *groups, uint32_t group_count)
 {
     struct fixture *f = arg;
     struct mob_gcs_block_row rows[COLD_PAGE];
@@ -99,7 +107,7 @@ static void on_cold(void *arg, const struct mob_gcs_cold_get *q)
         return;
     for (uint32_t i = 0; i < f->count; i++) {
         const struct kept *k = &f->blocks[down ? f->count - 1 - i : i];
-        if ((down ? k->row.seq >= seq : k->row.seq <= seq) || !wanted(k, q))
+        if ((down ? k->row.seq >= seq : k->row.seq <= seq) || !wanted(k, q, groups, group_count))
             continue;
         if (answer.block_count == COLD_PAGE) {
             uint64_t last = rows[COLD_PAGE - 1].seq;
@@ -330,6 +338,57 @@ static uint32_t group_blocks(struct fixture *f, uint8_t stream, uint32_t group, 
         if (position == 0)
             return n;
     }
+}
+
+/* The blocks of these groups in one question, each once, oldest first; and that many of them are here. */
+static uint32_t groups_blocks(struct fixture *f, const struct mob_gcs_group_key *groups, uint32_t count)
+{
+    uint32_t n = 0;
+    uint64_t last = 0;
+    for (uint64_t position = 0;;) {
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *r = wait_result(f,
+            mob_gcs_groups_blocks(f->gcs, groups, count, position, mob_gcs_sync_done, &sync), &sync, MOB_OK);
+        const struct mob_gcs_answer *a = mob_gcs_result_answer(r);
+        for (uint32_t i = 0; i < a->block_count; i++, n++) {
+            assert_true(a->blocks[i].seq > last);
+            last = a->blocks[i].seq;
+        }
+        position = a->next;
+        mob_gcs_result_destroy(r);
+        if (position == 0)
+            return n;
+    }
+}
+
+static void several_groups_come_in_one_question(void **state)
+{
+    (void)state;
+    struct fixture *f = start(NULL, NULL);
+    some_blocks(f, 60);
+    struct mob_gcs_group_key groups[MOB_GCS_GROUPS_MAX] = {{gcs_block_stream(1, 0), 0},
+        {gcs_block_stream(1, 0), 1}, {gcs_block_stream(1, 1), 0}, {gcs_block_stream(1, 1), 0}};
+    uint32_t whole = group_blocks(f, 0, 0, false) + group_blocks(f, 1, 0, false);
+    for (uint32_t i = 4; i < MOB_GCS_GROUPS_MAX; i++)
+        groups[i] = (struct mob_gcs_group_key){gcs_block_stream(1, 0), 99 + i}; /* there are none */
+    static const uint32_t cuts[] = {0, 1, 20, 37, 60};
+    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+        if (cuts[i] > 0)
+            flush(f, cuts[i]);
+        /* stream 0: every block of it, since no group of it is left out */
+        assert_int_equal(groups_blocks(f, groups, 2), 20);
+        assert_in_range(groups_blocks(f, groups + 1, 2), 20, 33); /* one of either stream */
+        assert_int_equal(groups_blocks(f, groups, 1) + groups_blocks(f, groups + 2, 2), whole);
+        uint64_t asked = f->cold_asked;
+        assert_int_equal(groups_blocks(f, groups, MOB_GCS_GROUPS_MAX), 20 + group_blocks(f, 1, 0, false));
+        assert_in_range(f->cold_asked - asked, 0, 2u * (60 / COLD_PAGE + 1)); /* pages, not groups */
+    }
+    struct mob_gcs_sync none = {0};
+    assert_int_equal(mob_gcs_groups_blocks(f->gcs, groups, 0, 0, mob_gcs_sync_done, &none), MOB_INVALID);
+    assert_int_equal(
+        mob_gcs_groups_blocks(f->gcs, groups, MOB_GCS_GROUPS_MAX + 1, 0, mob_gcs_sync_done, &none),
+        MOB_INVALID);
+    finish(f);
 }
 
 static void a_group_is_whole_wherever_its_blocks_are(void **state)
@@ -615,6 +674,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scans_go_through_what_is_here_and_what_was_flushed),
         cmocka_unit_test(a_group_is_whole_wherever_its_blocks_are),
+        cmocka_unit_test(several_groups_come_in_one_question),
         cmocka_unit_test(unfinished_tasks_of_flushed_blocks_are_known_after_a_restart),
         cmocka_unit_test(a_flusher_that_was_overtaken_changes_nothing),
         cmocka_unit_test(memory_and_file_are_given_back),

@@ -420,8 +420,11 @@ static void who_follows_is_told_of_blocks_that_were_dropped(void **state)
     finish(f);
 }
 
-static void on_cold(void *arg, const struct mob_gcs_cold_get *query)
+static void on_cold(void *arg, const struct mob_gcs_cold_get *query, const struct mob_gcs_group_key *groups,
+    uint32_t group_count)
 {
+    (void)groups;
+    (void)group_count;
     *(uint64_t *)arg = query->get.tag;
 }
 

@@ -385,6 +385,12 @@ static int64_t fake_unacked_since(struct mob_engine *engine)
     return 0;
 }
 
+static int64_t fake_store_away_since(struct mob_engine *engine)
+{
+    (void)engine;
+    return 0;
+}
+
 /* Called under the hub's lock, so the answer comes from another thread. */
 static void *fake_start_events(void *argument)
 {
@@ -446,8 +452,8 @@ static void fake_stop(struct mob_engine *engine)
     free(e);
 }
 
-static const struct mob_engine_ops fake_ops = {fake_post, fake_ready, fake_unacked_since, fake_events_want,
-    fake_events_behind, fake_events_stop, fake_stop};
+static const struct mob_engine_ops fake_ops = {fake_post, fake_ready, fake_unacked_since,
+    fake_store_away_since, fake_events_want, fake_events_behind, fake_events_stop, fake_stop};
 
 static enum mob_status fake_engine_make(
     void *cls, const struct mob_engine_context *context, struct mob_engine **engine_out)

@@ -110,6 +110,29 @@ def test_the_node_dies_while_postgres_is_away(c):
     check(c.json("GET", f"{V1}/tasks/{finished['id']}", expect=200)["state"] == "finished", "and what had ended is there")
 
 
+def test_a_start_reads_tasks_with_keys_in_pages(c):
+    """Each is alone in its group, since its id follows from its key: a look-up for each would take a start minutes."""
+    count = 400
+    c.deploy("chaos")
+    gate, trace = f"{c.directory}/gate-keys", f"{c.directory}/trace-keys"
+    gated = submit(c, "chaos.gated", gate)
+    for i in range(count):
+        body = {"function": "chaos.traced", "arguments": [trace, ref(gated["returns"][0])]}
+        c.json("POST", V1 + "/tasks", body, {"Idempotency-Key": f"many-{i}"}, expect=202)
+    c.until("all is flushed, and is unfinished", lambda: (f := status(c)) and f["member"]["blocks"] == 0 and f["flush"]["unfinished_groups"] >= count, 60)
+    before = status(c)
+    node = c.kill("mobula-node")
+    c.until("the next incarnation is there", lambda: (p := c.pid_of("mobula-node")) and p != node and any(r["tasks"] > count for r in status(c)["recoveries"]), 60)
+    reads = status(c)["flush"]["reads"] - before["flush"]["reads"]
+    check(0 < reads < count / 4, "one read for many of them", reads)
+    with open(gate, "w", encoding="ascii"):
+        pass
+    c.until("all have run", lambda: os.path.exists(trace) and len(open(trace, encoding="ascii").read().splitlines()) >= count, 60)
+    with open(trace, encoding="ascii") as file:
+        ran = file.read().splitlines()
+    check(len(ran) == count and len(set(ran)) == count, "each ran once", len(ran), len(set(ran)))
+
+
 def test_an_actor_outlives_it(c):
     c.deploy("quickstart")
     actor = c.json("POST", V1 + "/actors", {"class": "quickstart.Counter", "arguments": [10], "options": {"max_restarts": -1}}, {"Prefer": "wait=20"}, expect=201)["id"]

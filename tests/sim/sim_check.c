@@ -42,6 +42,13 @@ void sim_check_appended(struct sim *s, struct sim_member *m, const struct mob_ch
             m->slot, (unsigned long long)e->version);
     if (e->client == 0 || e->request == 0)
         return;
+    for (size_t i = 0; i < s->gone_for_good; i++)
+        SIM_CHECK(s, s->gone[i].client != e->client || s->gone[i].request != e->request,
+            "member %u: request %llu of client %llx, which an earlier start had lost, comes back at %llu "
+            "over "
+            "what was written since",
+            m->slot, (unsigned long long)e->request, (unsigned long long)e->client,
+            (unsigned long long)e->seq);
     struct sim_client_seen *seen = sim_owner_client(s, m, e->client);
     SIM_CHECK(s, seen->last_request == 0 || e->request == seen->last_request + 1,
         "member %u: request %llu of client %llx behind its %llu (each once, in order)", m->slot,
@@ -246,6 +253,11 @@ void sim_check_started(struct sim *s, struct sim_member *m)
             "durable up to %llu, as client %u was told; %llu came back",
             (unsigned long long)s->clients[i].durable, i, (unsigned long long)has);
     s->started_seq = has;
+    if (s->replied.seq == 0) /* nobody has seen the history of the start before: it may have all back */
+        s->gone_count = s->gone_for_good;
+    s->gone_for_good = s->gone_count;
+    if (s->gone_count > 0)
+        sim_cover_add(s, SIM_LOST_BEFORE);
     s->replied.seq = 0;
 }
 
@@ -323,8 +335,11 @@ static void lose(struct sim *s, const struct sim_member *m, const struct sim_ans
             lost.alive = m->clients[i].answered;
             lost.known = m->clients[i].awaited;
         }
-    if (was_heard(s, a))
+    if (was_heard(s, a)) {
         *SIM_GROW(s->lost, s->lost_count, s->lost_capacity) = lost;
+        if (lost.known) /* others are in no table, and nobody can say of them that they are gone */
+            *SIM_GROW(s->gone, s->gone_count, s->gone_capacity) = *a;
+    }
     excuse(s, a);
     for (size_t i = 0; i < s->history_count; i++)
         if (s->history[i].chain_client == a->client && s->history[i].request == a->request)

@@ -26,6 +26,7 @@ enum sim_event_type {
     SIM_EV_ROWS, /* the owner's rows of a snapshot are read */
     SIM_EV_RESTART, /* a process slot gets a new life */
     SIM_EV_FAULT,
+    SIM_EV_ALL_OFF,
     SIM_EV_HEAL
 };
 struct sim_msg;

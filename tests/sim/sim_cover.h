@@ -105,6 +105,8 @@ enum sim_fault_kind {
     X(SERVING_EVICTED, "state serving -> evicted (safe when wrong)", 260) \
     X(IDLE_EVICTED, "state idle -> evicted", 34) \
     X(LEASES, "lease granted", 70000) \
+    X(STARTS_AGAIN, "the power fails again soon after a start that a client missed", 12) \
+    X(LOST_BEFORE, "a start behind one that had lost something, and answered", 1) \
     X(NET_LOST, "message lost", 88000) \
     X(NET_DOUBLED, "message doubled", 79000) \
     X(NET_REORDERED, "message overtaken", 99000) \

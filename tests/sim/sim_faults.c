@@ -154,6 +154,8 @@ static struct sim_member *any_member(struct sim *s)
 #define OVERTAKEN_OF 4u /* and one of so many nodes that are about to own a task, */
 #define OVERTAKEN_MS 100u /* from a half to the whole of that */
 #define MISSED_OF 4u /* one of so many configurations is missed */
+#define AGAIN_OF 1u /* after one of so many starts that a client missed the power fails again, */
+#define AGAIN_MS 60u /* in less than so long */
 
 /* Whoever starts again has another link. */
 static void mute(struct sim *s, uint32_t from, const struct sim_member *m, enum sim_cover what)
@@ -232,6 +234,29 @@ void sim_config_made(struct sim *s, const struct mob_gcs_config *config, const s
     } else if (config->count > before->count) {
         miss_config(s, config, config->count - 1);
     }
+}
+
+void sim_start_served(struct sim *s, uint64_t epoch)
+{
+    uint64_t dice[] = {s->setup.seed, epoch, 2};
+    uint64_t drawn = mob_hash64(dice, sizeof dice);
+    bool deaf = false;
+    for (uint32_t i = 0; i < s->plan.clients; i++)
+        deaf |= s->net.deaf_until[s->clients[i].number] == epoch + 1;
+    if (s->healing || !deaf || drawn % AGAIN_OF != 0)
+        return;
+    sim_at(s, (int64_t)(drawn / AGAIN_OF % AGAIN_MS) * SIM_MS + SIM_MS,
+        (struct sim_event){.type = SIM_EV_ALL_OFF});
+}
+
+void sim_all_off(struct sim *s)
+{
+    if (s->healing)
+        return;
+    SIM_TRACE(s, "the power of all members fails again");
+    for (uint32_t i = 0; i < s->plan.slots; i++)
+        sim_kill_member(s, &s->members[i], true, false);
+    sim_cover_add(s, SIM_STARTS_AGAIN);
 }
 
 bool sim_is_overtaken(struct sim *s, struct sim_client *c, uint32_t task)

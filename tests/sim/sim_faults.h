@@ -24,6 +24,10 @@ void sim_mute_log(struct sim *s, struct sim_member *m);
  * lost on its way to that, and somebody beside it dies, so that it hears of the next one first. Or, when the
  * chain starts again: a client hears nothing more until it is longer. */
 void sim_config_made(struct sim *s, const struct mob_gcs_config *config, const struct mob_gcs_config *before);
+/* Draws in the same way whether, soon after a start in which a client heard nothing, the power of all members
+ * fails again, before much of what they have written since is on their disks. */
+void sim_start_served(struct sim *s, uint64_t epoch);
+void sim_all_off(struct sim *s);
 /* Draws in the same way whether a node that is about to become the owner of `task` is stopped just then, for
  * so long that its own log is sealed and another node takes its recovery over: true. */
 bool sim_is_overtaken(struct sim *s, struct sim_client *c, uint32_t task);

@@ -677,6 +677,7 @@ void sim_member_event(struct sim *s, struct sim_member *m, const struct sim_even
     case SIM_EV_MESSAGE:
     case SIM_EV_RESTART:
     case SIM_EV_FAULT:
+    case SIM_EV_ALL_OFF:
     case SIM_EV_HEAL:
         break;
     }

@@ -308,6 +308,7 @@ static void end_collecting(struct sim *s, struct sim_member *m)
     s->result->cover[SIM_COLLECTED_AGAIN] += mob_chain_applied(m->chain) - applied;
     uint32_t life = m->node->life;
     sim_check_collected(s, m);
+    sim_start_served(s, mob_chain_epoch(m->chain));
     sim_member_drain(s, m);
     if (m->node->life == life)
         sim_check_named(s, m);

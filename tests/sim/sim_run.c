@@ -117,7 +117,9 @@ static bool step(struct sim *s)
         return false;
     s->now = e.at;
     s->result->events++;
-    if (e.type == SIM_EV_FAULT) {
+    if (e.type == SIM_EV_ALL_OFF) {
+        sim_all_off(s);
+    } else if (e.type == SIM_EV_FAULT) {
         if (!s->healing)
             sim_fault(s);
     } else if (e.type == SIM_EV_HEAL) {
@@ -178,6 +180,7 @@ static void fini(struct sim *s)
     free(s->registered);
     free(s->lost);
     free(s->excused);
+    free(s->gone);
     free(s);
 }
 

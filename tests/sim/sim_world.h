@@ -73,6 +73,9 @@ struct sim {
         bool alive, known; /* its client answered; it was in the tables */
     } * lost;
     size_t lost_count, lost_capacity;
+    struct sim_answer *gone; /* answers that clients heard, and that an earlier start did not get back */
+    size_t gone_count, gone_capacity;
+    size_t gone_for_good; /* so many of them before that start answered somebody */
     struct sim_registered { /* which request a log is from */
         uint64_t log, client, request;
     } * registered;

@@ -612,6 +612,56 @@ static void a_log_that_was_sealed_takes_nothing_above_its_cut(void **state)
     member_fini(&m);
 }
 
+/* What a start has lost would be lost with the next one, if its power failed now. */
+static void a_start_commits_nothing_before_it_is_on_the_disk(void **state)
+{
+    (void)state;
+    struct member m;
+    collecting(&m);
+    assert_int_equal(append_block(&m, 1, 0, STORED + 1, NULL), MOB_OK);
+    assert_int_equal(mob_chain_collect_absent(m.chain, KV_CLIENT, 0), MOB_OK);
+    assert_int_equal(mob_chain_collect_end(m.chain, 0), MOB_OK);
+    drain(&m);
+    uint64_t end = mob_chain_applied(m.chain);
+    assert_in_range(end, STORED + 2, STORED + 10); /* the block, a LOSS and an EXPIRE */
+    mob_chain_on_stored(m.chain, end);
+    mob_chain_on_durable(m.chain, end - 1);
+    assert_int_equal(mob_chain_committed(m.chain), STORED);
+    assert_true(mob_chain_start_waits(m.chain));
+    mob_chain_on_durable(m.chain, end);
+    assert_int_equal(mob_chain_committed(m.chain), end);
+    assert_false(mob_chain_start_waits(m.chain));
+    member_fini(&m);
+}
+
+/* Its answer is of a history that a start in between had lost: its place was given to another log since. */
+static void a_registration_that_comes_too_late_ends_its_client(void **state)
+{
+    (void)state;
+    struct member m;
+    char text[300];
+    collecting(&m);
+    struct mob_gcs_incarnation newer = {.id = 9, .state = MOB_GCS_SEALED};
+    assert_int_equal(mob_state_register(m.state, &newer), MOB_OK);
+    struct mob_chain_put put = {.epoch = mob_chain_epoch(m.chain),
+        .client = KV_CLIENT,
+        .request = {.request = 1, .op = MOB_GCS_OP_REGISTER, .old_seq = STORED + 1, .old_number = 5},
+        .body = (const uint8_t *)"node",
+        .body_bytes = 4};
+    assert_int_equal(mob_chain_on_put(m.chain, &put), MOB_OK);
+    assert_int_equal(put_key(&m, 2, "kb", 0), MOB_OK);
+    assert_int_equal(mob_chain_collect_end(m.chain, 0), MOB_OK);
+    drain(&m);
+    assert_null(mob_state_incarnation(m.state, 5));
+    assert_int_equal(losses(&m, text), 1);
+    assert_non_null(strstr(text, "\"first_missing\":1,"));
+    mob_chain_on_stored(m.chain, mob_chain_applied(m.chain));
+    mob_chain_on_durable(m.chain, mob_chain_applied(m.chain));
+    assert_int_equal(put_key(&m, 3, "kc", 0), MOB_FINISHED);
+    assert_int_equal(expired(&m).status, MOB_EXPIRED);
+    member_fini(&m);
+}
+
 /* ---- random schedules over restarts: clients keep what is not durable; each request is in the history once
  * ---- */
 
@@ -810,6 +860,8 @@ int main(void)
         cmocka_unit_test(a_flush_that_comes_back_does_not_pass_the_one_before_it),
         cmocka_unit_test(of_two_flushes_from_one_place_one_counts),
         cmocka_unit_test(a_log_that_was_sealed_takes_nothing_above_its_cut),
+        cmocka_unit_test(a_start_commits_nothing_before_it_is_on_the_disk),
+        cmocka_unit_test(a_registration_that_comes_too_late_ends_its_client),
         cmocka_unit_test(each_request_is_in_the_history_once_over_restarts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

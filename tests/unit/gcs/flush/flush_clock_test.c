@@ -74,7 +74,7 @@ static struct cold_pool *pool_that_was_asked(const struct fake_postgres *f)
     struct cold_pool_options options = {.directory = f->directory, .event_fd = f->event_fd};
     struct mob_gcs_cold_get query = {.upto = 1};
     assert_int_equal(cold_pool_start(&options, &pool), MOB_OK);
-    assert_int_equal(cold_pool_ask(pool, &query), MOB_OK);
+    assert_int_equal(cold_pool_ask(pool, &query, NULL, 0), MOB_OK);
     return pool;
 }
 

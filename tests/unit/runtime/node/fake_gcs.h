@@ -36,9 +36,9 @@ struct fake_op {
     enum mob_status status;
     uint64_t number, version;
     /* a read of a group, answered from what is there when its turn comes */
-    struct mob_stream stream;
-    uint32_t group;
-    bool all; /* not one group: everything */
+    struct mob_gcs_group_key groups[MOB_GCS_GROUPS_MAX];
+    uint32_t group_count;
+    bool all; /* not some groups: everything */
     int row; /* a get: which; -1 none */
     enum mob_gcs_table table; /* a list */
     bool list, incarnations;
@@ -63,6 +63,8 @@ static struct {
     char node_name[16]; /* of all incarnations; "": none of them is the node's, so it recovers no log */
     bool recovered[FAKE_LOGS_MAX]; /* RECOVERED was said of incarnation i + 1 */
     uint32_t reads; /* of groups, answered so far */
+    uint32_t lone_reads; /* of these, for one group alone */
+    bool is_old; /* it does not know questions for several groups */
     bool hold_acks; /* blocks are kept, and nobody hears it */
     bool leaves_unfinished; /* a node that starts is told of none */
     bool hold_reads; /* reads of groups wait for fake_gcs_answer_read */
@@ -137,14 +139,17 @@ static inline struct fake_op *fake_op(struct mob_gcs *gcs, mob_gcs_done_fn *done
     return op;
 }
 
-static inline bool fake_block_holds(const struct fake_block *b, struct mob_stream stream, uint32_t group)
+static inline bool fake_block_holds(
+    const struct fake_block *b, const struct mob_gcs_group_key *groups, uint32_t count)
 {
     static struct mob_zone_map zone;
     struct mob_block_header header;
     MOB_ASSERT(mob_block_peek(b->bytes, b->length, &header, &zone) == MOB_OK);
     for (uint32_t i = 0; i < zone.group_count; i++)
-        if (zone.groups[i].group == group && mob_stream_eq(zone.groups[i].stream, stream))
-            return true;
+        for (uint32_t k = 0; k < count; k++)
+            if (zone.groups[i].group == groups[k].group &&
+                mob_stream_eq(zone.groups[i].stream, groups[k].stream))
+                return true;
     return false;
 }
 
@@ -154,7 +159,7 @@ static inline void fake_answer_blocks(struct fake_op *op, struct mob_gcs_answer 
     uint32_t count = 0;
     for (uint32_t i = 0; i < FAKE.block_count; i++) {
         const struct fake_block *b = &FAKE.blocks[i];
-        if (op->all || fake_block_holds(b, op->stream, op->group))
+        if (op->all || fake_block_holds(b, op->groups, op->group_count))
             rows[count++] = (struct mob_gcs_block_row){.seq = i + 1,
                 .incarnation = b->incarnation,
                 .number = b->number,
@@ -196,6 +201,8 @@ static inline void fake_answer(struct mob_gcs *gcs, struct fake_op *op)
         answer.status = MOB_UNAVAILABLE;
     else if (of_group && FAKE.group_reads != MOB_OK)
         answer.status = FAKE.group_reads;
+    else if (of_group && FAKE.is_old && op->group_count > 1)
+        answer.status = MOB_INVALID;
     else if (op->kind == FAKE_READ)
         fake_answer_blocks(op, &answer);
     else if (op->list || op->row >= 0)
@@ -210,6 +217,7 @@ static inline void fake_answer(struct mob_gcs *gcs, struct fake_op *op)
         answer.incarnations = incarnations;
     }
     FAKE.reads += op->kind == FAKE_READ;
+    FAKE.lone_reads += of_group && op->group_count == 1;
     if (op->done)
         op->done(op->arg, &answer);
     free(op);
@@ -279,8 +287,20 @@ enum mob_status mob_gcs_group_blocks(struct mob_gcs *gcs, struct mob_stream stre
     (void)position;
     struct fake_op *op = fake_op(gcs, done, arg);
     op->kind = FAKE_READ;
-    op->stream = stream;
-    op->group = group;
+    op->groups[0] = (struct mob_gcs_group_key){stream, group};
+    op->group_count = 1;
+    return MOB_OK;
+}
+
+enum mob_status mob_gcs_groups_blocks(struct mob_gcs *gcs, const struct mob_gcs_group_key *groups,
+    uint32_t count, uint64_t position, mob_gcs_done_fn *done, void *arg)
+{
+    (void)position;
+    MOB_ASSERT(count > 0 && count <= MOB_GCS_GROUPS_MAX);
+    struct fake_op *op = fake_op(gcs, done, arg);
+    op->kind = FAKE_READ;
+    memcpy(op->groups, groups, count * sizeof *groups);
+    op->group_count = count;
     return MOB_OK;
 }
 

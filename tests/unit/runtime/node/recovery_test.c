@@ -207,6 +207,50 @@ static void start_waits_for_what_cannot_be_read_now(void **state)
     nx_close_with(&nx, &driver);
 }
 
+/* Tasks with keys: each has a root of its own, which is no task, so each is alone in its group. */
+enum { KEYED = 200 };
+
+static void submit_keyed(struct nx *nx, struct nx_driver *driver, struct mob_task_id tasks_out[static KEYED])
+{
+    node_client_at(nx->node, driver->welcome.slot)->flags |= MOB_SESSION_GATEWAY; /* who may do so */
+    for (uint32_t i = 0; i < KEYED; i++) {
+        struct mob_task_id root = {.stream = {{7, (uint8_t)i}}, .index = i};
+        struct mob_spec_head head = nx_head(root, driver->welcome.job, 0, MOB_KIND_TASK);
+        nx_spec(driver->store, &head, NULL);
+        tasks_out[i] = head.task;
+    }
+    nx_settle(nx);
+}
+
+static void assert_all_came_back(struct nx *nx, const struct mob_task_id tasks[static KEYED])
+{
+    for (uint32_t i = 0; i < KEYED; i++)
+        if (!node_task_find(nx->node, tasks[i]))
+            fail_msg("task %u of %u did not come back", i, KEYED);
+}
+
+static void start_asks_for_many_groups_at_once(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct mob_task_id tasks[KEYED];
+    nx_open_with(&nx, 0, &driver);
+    memcpy(FAKE.node_name, "node", 5);
+    submit_keyed(&nx, &driver, tasks);
+    uint32_t before = FAKE.reads;
+    nx_restart(&nx, 0);
+    assert_all_came_back(&nx, tasks);
+    /* Their groups and their roots', MOB_GCS_GROUPS_MAX in a question; and the list of what is unfinished. */
+    assert_in_range(FAKE.reads - before, 2, 2 * (KEYED / MOB_GCS_GROUPS_MAX + 1) + 1);
+    FAKE.is_old = true; /* a member that knows no such question: all comes back, too */
+    before = FAKE.lone_reads;
+    nx_restart(&nx, 0);
+    assert_all_came_back(&nx, tasks);
+    assert_in_range(FAKE.lone_reads - before, 2 * KEYED, 2 * KEYED + 1);
+    nx_close_with(&nx, &driver);
+}
+
 /* The same of an actor that starts again while the node lives. */
 static void actor_waits_for_what_cannot_be_read_now(void **state)
 {
@@ -266,6 +310,7 @@ int main(void)
         cmocka_unit_test(who_lost_its_record_says_nothing),
         cmocka_unit_test(record_waits_for_room_in_the_control_store),
         cmocka_unit_test(start_waits_for_what_cannot_be_read_now),
+        cmocka_unit_test(start_asks_for_many_groups_at_once),
         cmocka_unit_test(actor_waits_for_what_cannot_be_read_now),
         cmocka_unit_test(rows_that_are_none_are_told_apart),
     };
