@@ -18,6 +18,7 @@ static void query_free(struct query *q)
     *link = q->next;
     if (q->conn != NULL)
         q->conn->queries--;
+    query_cold_free(q);
     free(q->argument);
     free(q->body);
     free(q->fetches);
@@ -80,7 +81,7 @@ static void on_fetch_done(void *arg, struct mob_redis_batch *batch, enum mob_sta
 void query_fail(struct query *q, enum mob_status status)
 {
     q->body_bytes = 0;
-    q->cold = COLD_NO;
+    query_cold_end(q);
     q->rows = (struct mob_gcs_rows){.tag = q->get.tag, .status = status};
     q->ready = true;
     query_answer_if_committed(q);

@@ -1,6 +1,9 @@
 /* The part of a query that was flushed. One client (the flusher, gcs/flush) reads PostgreSQL for all others:
  * it gets the query with the position up to which blocks are there and not here, and its rows become the
- * beginning (oldest first) or the end (newest first) of the answer. While there is none, queries wait.
+ * beginning (oldest first) or the end (newest first) of the answer. While there is none, queries wait; and
+ * while COLD_ANSWERS_MAX answers are under way: what the member holds of them has a bound that does not
+ * depend on how many ask. Connections take turns, so that one with hundreds of questions does not keep out
+ * another's only one; of one connection the oldest question goes first.
  */
 #include "gcs/shard/query_inner.h"
 
@@ -30,14 +33,40 @@ static bool cold_position(const struct query *q, uint64_t *out)
     return true;
 }
 
+/* ---- places ---- */
+
+static void set_cold(struct query *q, enum query_cold cold)
+{
+    struct mob_shard *sh = q->shard;
+    sh->cold_waiting += (uint32_t)(cold == COLD_WAITS) - (uint32_t)(q->cold == COLD_WAITS);
+    q->cold = cold;
+}
+
+static void set_place(struct query *q, bool has)
+{
+    struct mob_shard *sh = q->shard;
+    sh->cold_places += (uint32_t)has - (uint32_t)q->cold_place;
+    MOB_ASSERT(sh->cold_places <= COLD_ANSWERS_MAX);
+    q->cold_place = has;
+}
+
+void query_cold_end(struct query *q)
+{
+    set_cold(q, COLD_NO);
+}
+
+void query_cold_free(struct query *q)
+{
+    set_cold(q, COLD_NO);
+    set_place(q, false);
+}
+
 static void ask(struct query *q)
 {
     struct mob_shard *sh = q->shard;
-    if (sh->cold_reader == NULL) {
-        q->cold = COLD_WAITS;
-        return;
-    }
-    q->cold = COLD_ASKED;
+    set_cold(q, COLD_ASKED);
+    set_place(q, true);
+    q->conn->cold_turn = ++sh->next_cold_order;
     q->cold_tag = ++sh->next_cold_tag;
     q->cold_upto = sh->flushed.applied;
     sh->cold_reads++;
@@ -47,14 +76,53 @@ static void ask(struct query *q)
         q->get.query == MOB_GCS_Q_GROUPS ? q->argument_bytes : 0);
 }
 
+static bool goes_before(const struct query *a, const struct query *b)
+{
+    uint64_t of_a = a->conn->cold_turn, of_b = b->conn->cold_turn;
+    return of_a != of_b ? of_a < of_b : a->cold_order < b->cold_order;
+}
+
+/* NULL: nobody can be served now. */
+static struct query *next_waiting(const struct mob_shard *sh)
+{
+    struct query *next = NULL;
+    for (struct query *q = sh->queries; q != NULL; q = q->next)
+        if (q->cold == COLD_WAITS && conn_out_bytes(q->conn) <= COLD_OUT_BYTES &&
+            (next == NULL || goes_before(q, next)))
+            next = q;
+    return next;
+}
+
+bool query_cold_step(struct mob_shard *sh)
+{
+    bool any = false;
+    struct query *q;
+    while (sh->cold_waiting > 0 && sh->cold_reader != NULL && sh->cold_places < COLD_ANSWERS_MAX &&
+        (q = next_waiting(sh)) != NULL) {
+        ask(q);
+        any = true;
+    }
+    return any;
+}
+
+/* ---- the question ---- */
+
 bool query_cold_begin(struct query *q)
 {
     uint64_t position;
     if (!cold_position(q, &position))
         return false;
     q->get.position = position;
-    q->cold_deadline_ns = q->shard->now_ns + q->shard->options.cold_wait_ns;
-    ask(q);
+    if (q->cold_deadline_ns == 0) {
+        q->cold_deadline_ns = q->shard->now_ns + q->shard->options.cold_wait_ns;
+        q->cold_order = ++q->shard->next_cold_order;
+    }
+    if (q->cold_place && q->shard->cold_reader != NULL) {
+        ask(q); /* more of the same answer */
+    } else {
+        set_cold(q, COLD_WAITS);
+        query_cold_step(q->shard);
+    }
     return true;
 }
 
@@ -73,9 +141,7 @@ void query_cold_serve(struct conn *c, const struct mob_gcs_frame *frame)
     if (sh->cold_reader != c)
         MOB_LOG_INFO("gcs", "cold_reader", "flushed=%llu", (unsigned long long)sh->flushed.applied);
     sh->cold_reader = c;
-    for (struct query *q = sh->queries; q != NULL; q = q->next)
-        if (q->cold == COLD_WAITS)
-            ask(q);
+    query_cold_step(sh);
 }
 
 void query_cold_gone(struct conn *c)
@@ -85,8 +151,10 @@ void query_cold_gone(struct conn *c)
         return;
     sh->cold_reader = NULL;
     for (struct query *q = sh->queries; q != NULL; q = q->next)
-        if (q->cold == COLD_ASKED)
-            q->cold = COLD_WAITS;
+        if (q->cold == COLD_ASKED) {
+            set_cold(q, COLD_WAITS);
+            set_place(q, false);
+        }
 }
 
 static bool rows_valid(const struct mob_gcs_rows *head, const struct mob_gcs_frame *frame)
@@ -107,7 +175,7 @@ static bool rows_valid(const struct mob_gcs_rows *head, const struct mob_gcs_fra
 static void add_rows(struct query *q, const struct mob_gcs_rows *head, const struct mob_gcs_frame *frame)
 {
     bool down = q->get.query == MOB_GCS_Q_SCAN && q->get.newest_first;
-    q->cold = COLD_NO;
+    set_cold(q, COLD_NO);
     query_body_add(q, frame->body, frame->body_bytes);
     q->rows.kind = MOB_GCS_ROWS_BLOCKS;
     q->rows.count += head->count;

@@ -29,9 +29,10 @@ struct query {
     struct fetch *fetches;
     uint32_t fetch_count, fetch_capacity;
     struct mob_redis_batch *batch;
-    enum { COLD_NO, COLD_WAITS, COLD_ASKED } cold; /* for a reader; for its answer */
-    uint64_t cold_tag, cold_upto;
-    int64_t cold_deadline_ns;
+    enum query_cold { COLD_NO, COLD_WAITS, COLD_ASKED } cold; /* for a reader and a place; for its answer */
+    bool cold_place; /* one of COLD_ANSWERS_MAX, until it is answered */
+    uint64_t cold_tag, cold_upto, cold_order; /* `cold_order`: of asking */
+    int64_t cold_deadline_ns; /* from the first time that it waited on; 0: it never did */
 };
 
 /* query.c */
@@ -50,6 +51,10 @@ uint8_t *query_body_add(struct query *q, const void *bytes, size_t length);
 /* query_cold.c */
 /* The page begins in what was flushed: asked for; the query goes on when it is there. */
 bool query_cold_begin(struct query *q);
+/* It is answered, or has failed, and waits for nothing that was flushed. */
+void query_cold_end(struct query *q);
+/* It goes: its place is another's. */
+void query_cold_free(struct query *q);
 /* Behind the oldest rows in the member, newest first: where the flushed ones begin; 0 when nothing was. */
 uint64_t query_cold_start(const struct mob_shard *sh);
 

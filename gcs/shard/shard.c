@@ -250,6 +250,8 @@ static void pass(struct mob_shard *sh, struct epoll_event *events, int count)
     subscribe_feed(sh);
     store_io(sh, false); /* what subscribers and repeated reads asked for */
     conns_flush(sh);
+    if (query_cold_step(sh))
+        conns_flush(sh);
     peers_flush(sh, true); /* acknowledgements: a client waits for its answer, the others for nothing */
     conns_reap(sh);
     member_publish(sh);

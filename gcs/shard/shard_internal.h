@@ -49,6 +49,12 @@
 #define CONN_QUERIES_MAX 64u /* unanswered reads of one connection */
 #define SUB_OUT_BYTES (512u << 10) /* a stream fills a connection's buffer up to this */
 #define SUBS_MAX 256u
+/* Answers from PostgreSQL under way, from the question until the answer is in its connection's buffer: two,
+ * as its reader has threads, and two behind them. Each is 3 MiB at most (COLD_PAGE_BYTES_MAX), and mostly
+ * 1 MiB; with the frame that it came in and the copy that goes out, three times that for a moment. What is
+ * asked beyond that waits here, as a question. */
+#define COLD_ANSWERS_MAX 4u
+#define COLD_OUT_BYTES (1u << 20) /* a connection that has more to read first reads that */
 #define PASS_BYTES_MAX (4u << 20) /* of one batch of writes */
 #define PASSES_MAX 4u /* batches of writes unanswered by Redis */
 /* Above the soft cap memory is measured, and everysec syncs, so often: only what is durable can be flushed.
@@ -85,6 +91,7 @@ struct conn {
     struct mob_chunk *in;
     uint32_t parsed; /* of in->bytes */
     uint32_t queries;
+    uint64_t cold_turn; /* when a question of it was last given to who reads PostgreSQL; 0: never */
     int32_t pid;
     uint64_t pid_start; /* mob_process.started: tells it from a later one with the same pid; 0 = not known */
     int64_t heard_ns; /* when its opening last went on */
@@ -282,7 +289,8 @@ struct mob_shard {
     struct mob_gcs_flush_group *cold_groups; /* of the same, behind its blocks */
     size_t cold_group_count;
     struct conn *cold_reader; /* who reads PostgreSQL; NULL: nobody now */
-    uint64_t next_cold_tag, cold_reads;
+    uint64_t next_cold_tag, cold_reads, next_cold_order;
+    uint32_t cold_waiting, cold_places; /* queries: without a place; with one, COLD_ANSWERS_MAX at most */
     bool
         watermark_known; /* told by who reads PostgreSQL, for who asks for figures; nothing follows from it */
     bool database_known; /* the same */
@@ -520,6 +528,8 @@ void query_cold_serve(struct conn *c, const struct mob_gcs_frame *frame);
 void query_cold_rows(struct conn *c, const struct mob_gcs_frame *frame);
 void query_cold_gone(struct conn *c);
 void query_cold_tick(struct mob_shard *sh); /* each second */
+/* Each pass, once answers have left: places that are free go to who waits. True: there were some. */
+bool query_cold_step(struct mob_shard *sh);
 void queries_fini(struct mob_shard *sh);
 
 /* idle.c */

@@ -24,7 +24,9 @@ struct known_question {
 /* A group being read. */
 struct lookup {
     struct lookup *next; /* in order of asking, until it starts */
-    struct lookup *by_group; /* chain of the table, until it starts */
+    struct lookup *by_group; /* chain of the table, until it has ended */
+    struct lookup *behind; /* of the same group, and starts when this one has ended */
+    bool started;
     struct node *node;
     struct mob_stream stream;
     uint32_t group;
@@ -73,22 +75,28 @@ static bool in_group(const struct lookup *lookup, struct mob_task_id id)
     return lookup->group == id.index >> MOB_GROUP_SHIFT && mob_stream_eq(lookup->stream, id.stream);
 }
 
-/* Of the group that `member` belongs to. */
+static void enqueue(struct known_table *table, struct lookup *lookup)
+{
+    lookup->next = NULL;
+    *table->end = lookup;
+    table->end = &lookup->next;
+}
+
+/* Of the group that `member` belongs to, and not started. */
 static struct lookup *lookup_for(struct node *node, struct mob_task_id member)
 {
     struct known_table *table = node->known;
     uint32_t group = member.index >> MOB_GROUP_SHIFT;
     struct lookup **bucket = group_bucket(node, member.stream, group);
     for (struct lookup *l = *bucket; l; l = l->by_group)
-        if (in_group(l, member))
+        if (!l->started && in_group(l, member))
             return l;
     struct lookup *lookup = calloc(1, sizeof *lookup);
     MOB_ASSERT(lookup);
     *lookup = (struct lookup){.by_group = *bucket, .node = node, .stream = member.stream, .group = group};
     lookup->end = &lookup->questions;
     *bucket = lookup;
-    *table->end = lookup;
-    table->end = &lookup->next;
+    enqueue(table, lookup);
     return lookup;
 }
 
@@ -418,9 +426,20 @@ static void answer(struct node *node, struct known_question *q, enum mob_status 
     question_destroy(node, q);
 }
 
+static void leave_bucket(struct lookup *lookup)
+{
+    struct lookup **at = group_bucket(lookup->node, lookup->stream, lookup->group);
+    while (*at != lookup)
+        at = &(*at)->by_group;
+    *at = lookup->by_group;
+}
+
 static void on_done(void *arg, enum mob_status status)
 {
     struct lookup *lookup = arg;
+    leave_bucket(lookup);
+    if (lookup->behind)
+        enqueue(lookup->node->known, lookup->behind);
     if (lookup->group_memory)
         known_groups_end(lookup->node->known->groups, lookup->group_memory, status == MOB_OK);
     while (lookup->questions) {
@@ -431,16 +450,38 @@ static void on_done(void *arg, enum mob_status status)
     free(lookup);
 }
 
+static void on_drop(void *arg)
+{
+    struct lookup *lookup = arg;
+    leave_bucket(lookup);
+    if (lookup->behind)
+        leave_bucket(lookup->behind);
+    free(lookup->behind);
+    free(lookup);
+}
+
+/* One read of a group at a time. A page of a group may be megabytes, and when thousands ask for neighbours
+ * one by one, each would have its own: those that come while it is read share the next. */
+static bool wait_for_running(struct node *node, struct lookup *lookup)
+{
+    for (struct lookup *l = *group_bucket(node, lookup->stream, lookup->group); l; l = l->by_group)
+        if (l->started && l->group == lookup->group && mob_stream_eq(l->stream, lookup->stream)) {
+            MOB_ASSERT(!l->behind); /* it would have been joined */
+            l->behind = lookup;
+            return true;
+        }
+    return false;
+}
+
 static void start(struct node *node, struct lookup *lookup)
 {
-    struct lookup **at = group_bucket(node, lookup->stream, lookup->group);
-    while (*at != lookup)
-        at = &(*at)->by_group;
-    *at = lookup->by_group;
+    if (wait_for_running(node, lookup))
+        return;
+    lookup->started = true;
     for (struct known_question *q = lookup->questions; q; q = q->next)
         q->reading = true;
     lookup->group_memory = known_groups_begin(node->known->groups, lookup->stream, lookup->group);
-    struct group_reader reader = {.entry = on_entry, .done = on_done, .drop = free, .arg = lookup};
+    struct group_reader reader = {.entry = on_entry, .done = on_done, .drop = on_drop, .arg = lookup};
     node_group_read(node, lookup->stream, lookup->group, &reader);
 }
 

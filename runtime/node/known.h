@@ -2,9 +2,10 @@
  * group at a time).
  *
  * A question is about one task and one of its objects. Those that come in one pass about one group of 256
- * neighbours share a read of that group, which starts when the pass ends. An answer is never out of date:
- * when this node logged something of the task after the read began, the group is read again, so whoever uses
- * an answer decides on all that was logged until then. Node thread only.
+ * neighbours share a read of that group, which starts when the pass ends, or when one of the same group that
+ * is under way has ended. An answer is never out of date: when this node logged something of the task after
+ * the read began, the group is read again, so whoever uses an answer decides on all that was logged until
+ * then. Node thread only.
  *
  *     question = known_ask(node, id, NULL, NULL);
  *     ... later ...

@@ -6,11 +6,9 @@
 #include "server/api/engine_specs.h"
 #include "server/api/lineage_wants.h"
 
-#define RECENT 65536u /* direct-mapped: 44 bytes each, touched as they come */
-
 struct event_specs {
     struct engine *engine;
-    struct event_spec *recent;
+    struct recent_specs *recent;
     /* Of the block in hand. */
     struct lineage_wants wanted; /* tasks */
     bool all_read; /* of those: what was not found is in no log */
@@ -32,7 +30,7 @@ struct event_specs *event_specs_create(struct engine *engine)
     if (!specs)
         return NULL;
     specs->engine = engine;
-    specs->recent = calloc(RECENT, sizeof *specs->recent);
+    specs->recent = recent_specs_create();
     if (!specs->recent) {
         free(specs);
         return NULL;
@@ -45,7 +43,7 @@ void event_specs_destroy(struct event_specs *specs)
     if (!specs)
         return;
     event_specs_block_end(specs);
-    free(specs->recent);
+    recent_specs_destroy(specs->recent);
     free(specs);
 }
 
@@ -59,13 +57,14 @@ static struct event_spec spec_of(const struct mob_spec_head *head)
 
 void event_specs_note(struct event_specs *specs, const struct mob_spec_head *head)
 {
-    specs->recent[mob_task_id_mix(head->task) % RECENT] = spec_of(head);
+    struct event_spec spec = spec_of(head);
+    recent_specs_note(specs->recent, &spec);
 }
 
 bool event_spec_of(const struct event_specs *specs, struct mob_task_id task, struct event_spec *spec_out)
 {
-    const struct event_spec *recent = &specs->recent[mob_task_id_mix(task) % RECENT];
-    if (mob_task_id_eq(recent->task, task)) {
+    const struct event_spec *recent = recent_specs_find(specs->recent, task);
+    if (recent) {
         *spec_out = *recent;
         return true;
     }
@@ -101,6 +100,11 @@ static const struct lineage_want *next_unknown(const struct event_specs *specs, 
     return NULL;
 }
 
+static void note_passing(void *arg, const struct mob_spec_head *head)
+{
+    event_specs_note(arg, head);
+}
+
 /* What could not be read is published without. */
 static void on_read(void *arg, enum mob_status status)
 {
@@ -126,8 +130,10 @@ void event_specs_read(
         .seq = position, .bytes = block->bytes, .length = (uint32_t)block->length, .recut = block->recut};
     const struct lineage_want *want;
     MOB_ASSERT(!specs->reading);
-    if (!specs->search)
+    if (!specs->search) {
         specs->search = spec_search_create(specs->engine);
+        spec_search_each(specs->search, note_passing, specs);
+    }
     for (size_t at = 0; (want = next_unknown(specs, &at)) != NULL;)
         spec_search_want(specs->search, (struct mob_task_id){want->stream, want->number});
     spec_search_block(specs->search, &row);
@@ -142,10 +148,12 @@ void event_specs_read(
 
 void event_specs_block_end(struct event_specs *specs)
 {
-    if (specs->reading)
+    if (specs->reading) {
         specs->reading->specs = NULL;
-    else
+        spec_search_each(specs->search, NULL, NULL);
+    } else {
         spec_search_destroy(specs->search);
+    }
     specs->reading = NULL;
     specs->search = NULL;
     specs->all_read = false;

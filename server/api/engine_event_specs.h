@@ -1,8 +1,9 @@
 /* Whom an event belongs to: function and actor of its task, from the spec.
  *
- * Specs that came by are remembered in a table of fixed size, where a newer one may take an older one's
- * place. Those that are not there are looked for in the lineage (engine_specs.h), all that a block lacks at
- * once; what was read for a block stays until it is done. The engine's thread only.
+ * Specs that came by are remembered (recent_specs.h). Those that are not there are looked for in the lineage
+ * (engine_specs.h), all that a block lacks at once; what was read for a block stays until it is done, and
+ * what came by in that reading is remembered too: a group's page has up to 256 neighbours, whose ends follow.
+ * The engine's thread only.
  *
  *   event_specs_want(specs, task);                  // each that !event_specs_know()
  *   event_specs_read(specs, &block, then, arg);     // and in then(): they are known
@@ -12,12 +13,7 @@
 #define MOB_SERVER_API_ENGINE_EVENT_SPECS_H
 
 #include "server/api/engine_inner.h"
-
-struct event_spec {
-    struct mob_task_id task;
-    struct mob_function_id function;
-    struct mob_actor_id actor; /* that it is a call of, or makes; zero: none */
-};
+#include "server/api/recent_specs.h"
 
 /* A committed block; its bytes are borrowed. */
 struct event_block {

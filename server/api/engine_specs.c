@@ -61,6 +61,12 @@ void spec_search_want(struct spec_search *s, struct mob_task_id task)
     lineage_set_want_task(s->set, task);
 }
 
+void spec_search_each(
+    struct spec_search *s, void (*each)(void *arg, const struct mob_spec_head *head), void *arg)
+{
+    lineage_set_each_spec(s->set, each, arg);
+}
+
 void spec_search_block(struct spec_search *s, const struct mob_gcs_block_row *row)
 {
     lineage_set_block(s->set, s->engine->decoder, row->seq, row->bytes, row->length);

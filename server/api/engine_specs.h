@@ -24,6 +24,10 @@ struct spec_search *spec_search_create(struct engine *engine);
 void spec_search_destroy(struct spec_search *search);
 /* From here on it is taken out of blocks that come by. */
 void spec_search_want(struct spec_search *search, struct mob_task_id task);
+/* Tells of every spec that comes by, also of those that nobody wants: neighbours may be asked for next.
+ * `head` is borrowed. NULL: not any more. */
+void spec_search_each(
+    struct spec_search *search, void (*each)(void *arg, const struct mob_spec_head *head), void *arg);
 /* Takes what is wanted out of a block of the log. */
 void spec_search_block(struct spec_search *search, const struct mob_gcs_block_row *row);
 /* Wants it, and the next reading looks for it. `position`: of the block with its end, as group reads give it

@@ -19,6 +19,8 @@ struct lineage_set {
     uint64_t seq; /* of the block that is taken now */
     struct mob_task_id items_of;
     uint32_t item_first, item_end;
+    void (*each_spec)(void *arg, const struct mob_spec_head *head); /* NULL: nobody is told */
+    void *each_spec_arg;
 };
 
 struct lineage_set *lineage_set_create(void)
@@ -263,9 +265,18 @@ void lineage_set_want_edges(struct lineage_set *set, struct mob_actor_id actor)
     set->edges_of = actor;
 }
 
+void lineage_set_each_spec(
+    struct lineage_set *set, void (*each)(void *arg, const struct mob_spec_head *head), void *arg)
+{
+    set->each_spec = each;
+    set->each_spec_arg = arg;
+}
+
 static void take_entry(
     struct lineage_set *set, const struct mob_entry *entry, const struct mob_block_header *header)
 {
+    if (entry->type == MOB_ENTRY_SPEC && set->each_spec)
+        set->each_spec(set->each_spec_arg, &entry->spec.head);
     if (entry->type == MOB_ENTRY_SPEC && lineage_wants(&set->wants, entry->spec.head.task))
         take_spec(set, record_of(set, entry->spec.head.task, header), entry, header);
     else if (entry->type == MOB_ENTRY_COMPLETION && lineage_wants(&set->wants, entry->completion.head.task))

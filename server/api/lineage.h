@@ -79,6 +79,9 @@ void lineage_set_want_task(struct lineage_set *set, struct mob_task_id task);
 /* From here on the edges of this actor are taken, wherever they come by; an actor of millions of calls has as
  * many. */
 void lineage_set_want_edges(struct lineage_set *set, struct mob_actor_id actor);
+/* Tells of the spec of every entry of blocks that come by, wanted or not; `head` is borrowed. */
+void lineage_set_each_spec(
+    struct lineage_set *set, void (*each)(void *arg, const struct mob_spec_head *head), void *arg);
 /* Takes what is wanted out of a block, which lies at `seq` in the log. A damaged block is skipped. */
 void lineage_set_block(struct lineage_set *set, struct mob_block_decoder *decoder, uint64_t seq,
     const uint8_t *bytes, size_t length);

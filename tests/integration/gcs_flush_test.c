@@ -18,6 +18,7 @@
 
 #define DEADLINE_NS (60 * MOB_SEC)
 #define BLOCKS_MAX 4096u
+#define ASKED_MAX 64u
 #define COLD_PAGE 3u
 
 struct kept {
@@ -34,7 +35,9 @@ struct fixture {
     uint32_t count;
     uint64_t flushed; /* as the flusher knows */
     uint32_t cold_asked;
-    bool mute; /* the reader does not answer */
+    bool mute; /* the reader does not answer, but for what the test makes of */
+    struct mob_gcs_cold_get asked[ASKED_MAX]; /* while it is mute */
+    uint32_t asked_count;
 };
 
 static void on_acked(void *arg, uint64_t count)
@@ -103,8 +106,11 @@ static void on_cold(
     bool down = q->get.query == MOB_GCS_Q_SCAN && q->get.newest_first;
     uint64_t seq = mob_gcs_cold_seq(q->get.position);
     f->cold_asked++;
-    if (f->mute)
+    if (f->mute) {
+        assert_in_range(f->asked_count, 0, ASKED_MAX - 1);
+        f->asked[f->asked_count++] = *q;
         return;
+    }
     for (uint32_t i = 0; i < f->count; i++) {
         const struct kept *k = &f->blocks[down ? f->count - 1 - i : i];
         if ((down ? k->row.seq >= seq : k->row.seq <= seq) || !wanted(k, q, groups, group_count))
@@ -587,7 +593,7 @@ static void reads_wait_for_a_reader_and_not_for_ever(void **state)
     flush(f, 6);
     f->mute = true;
     struct mob_gcs_scan scan = {0};
-    struct mob_gcs_sync first = {0}, second = {0};
+    struct mob_gcs_sync first = {0}, later_ones[6] = {{0}}; /* more than may be under way */
     assert_int_equal(mob_gcs_scan(f->gcs, &scan, mob_gcs_sync_done, &first), MOB_OK);
     for (int64_t deadline = soon(); f->cold_asked == 0; step(f))
         assert_true(mob_now() < deadline);
@@ -605,10 +611,116 @@ static void reads_wait_for_a_reader_and_not_for_ever(void **state)
     mob_gcs_result_destroy(r);
     f->mute = true;
     int64_t asked_ns = mob_now();
-    assert_int_equal(mob_gcs_scan(f->gcs, &scan, mob_gcs_sync_done, &second), MOB_OK);
-    mob_gcs_result_destroy(wait_result(f, MOB_OK, &second, MOB_UNAVAILABLE));
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(mob_gcs_scan(f->gcs, &scan, mob_gcs_sync_done, &later_ones[i]), MOB_OK);
+    for (int i = 0; i < 6; i++)
+        mob_gcs_result_destroy(wait_result(f, MOB_OK, &later_ones[i], MOB_UNAVAILABLE));
     assert_in_range(mob_now() - asked_ns, 2900 * MOB_MS, 8 * MOB_SEC);
     assert_int_equal(group_blocks(f, 0, 0, true), 2); /* what is here does not wait */
+    finish(f);
+}
+
+/* ---- many who ask ---- */
+
+static void step_both(struct fixture *f, struct mob_gcs *other)
+{
+    step(f);
+    mob_gcs_step(other, mob_now());
+}
+
+/* All that `client` asked before was taken in by the member, and all that the member asked by then has come
+ * to its reader. */
+static void settle(struct fixture *f, struct mob_gcs *client)
+{
+    struct mob_gcs *const in_turn[] = {client, f->flusher};
+    for (int i = 0; i < 2; i++) {
+        struct mob_gcs_sync sync = {0};
+        assert_int_equal(mob_gcs_stats(in_turn[i], mob_gcs_sync_done, &sync), MOB_OK);
+        for (int64_t deadline = soon(); !sync.done; step_both(f, client))
+            assert_true(mob_now() < deadline);
+        mob_gcs_result_destroy(sync.result);
+    }
+}
+
+/* Questions for groups of a stream that says whose they are. */
+static void ask_groups(
+    struct fixture *f, struct mob_gcs *client, uint8_t stream, uint32_t count, struct mob_gcs_sync *syncs)
+{
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(
+            mob_gcs_group_blocks(client, gcs_block_stream(1, stream), i, 0, mob_gcs_sync_done, &syncs[i]),
+            MOB_OK);
+    settle(f, client);
+}
+
+static bool is_of(const struct mob_gcs_cold_get *q, uint8_t stream)
+{
+    return mob_stream_eq(q->get.stream, gcs_block_stream(1, stream));
+}
+
+static void answer_empty(struct fixture *f, uint32_t asked)
+{
+    struct mob_gcs_cold_answer answer = {.tag = f->asked[asked].get.tag};
+    assert_int_equal(mob_gcs_cold_answer(f->flusher, &answer), MOB_OK);
+}
+
+static void until_asked(struct fixture *f, struct mob_gcs *client, uint32_t count)
+{
+    for (int64_t deadline = soon(); f->asked_count < count; step_both(f, client))
+        assert_true(mob_now() < deadline);
+}
+
+static void answers_under_way_are_bounded_and_clients_take_turns(void **state)
+{
+    (void)state;
+    enum { MANY = 30, UNDER_WAY = 4, OF_MANY = 1, OF_ONE = 2 };
+    struct fixture *f = start("--gcs-cold-wait-ms", "600000");
+    some_blocks(f, 12);
+    flush(f, 12);
+    f->mute = true;
+    struct mob_gcs *many = gcs_box_client(&f->box), *one = gcs_box_client(&f->box);
+    static struct mob_gcs_sync of_many[MANY], of_one[UNDER_WAY + 1];
+    memset(of_many, 0, sizeof of_many);
+    memset(of_one, 0, sizeof of_one);
+    ask_groups(f, many, OF_MANY, MANY, of_many);
+    assert_int_equal(f->asked_count, UNDER_WAY);
+    ask_groups(f, one, OF_ONE, 1, of_one);
+    assert_int_equal(f->asked_count, UNDER_WAY);
+    answer_empty(f, 0);
+    settle(f, many);
+    settle(f, one);
+    assert_int_equal(f->asked_count, UNDER_WAY + 1);
+    assert_true(is_of(&f->asked[UNDER_WAY], OF_ONE)); /* though 26 were there before it */
+    /* The oldest of those of one client go first. */
+    answer_empty(f, 1);
+    settle(f, many);
+    assert_int_equal(f->asked_count, UNDER_WAY + 2);
+    assert_true(is_of(&f->asked[UNDER_WAY + 1], OF_MANY));
+    for (uint32_t i = 0; i < UNDER_WAY + 2; i++)
+        if (i != UNDER_WAY)
+            assert_int_equal(f->asked[i].get.group, i < UNDER_WAY ? i : i - 1);
+    /* Who goes leaves its three places, and what it still waited for. */
+    mob_gcs_destroy(many);
+    for (uint32_t i = 0; i < MANY; i++)
+        mob_gcs_result_destroy(of_many[i].result);
+    ask_groups(f, one, OF_ONE, UNDER_WAY, of_one + 1);
+    until_asked(f, one, UNDER_WAY + 2 + 3);
+    settle(f, one);
+    assert_int_equal(f->asked_count, UNDER_WAY + 2 + 3);
+    answer_empty(f, UNDER_WAY);
+    until_asked(f, one, UNDER_WAY + 2 + UNDER_WAY);
+    for (uint32_t i = UNDER_WAY + 2; i < f->asked_count; i++) {
+        assert_true(is_of(&f->asked[i], OF_ONE));
+        answer_empty(f, i);
+    }
+    for (uint32_t i = 0; i <= UNDER_WAY; i++) {
+        for (int64_t deadline = soon(); !of_one[i].done; step_both(f, one))
+            assert_true(mob_now() < deadline);
+        assert_int_equal(mob_gcs_result_answer(of_one[i].result)->status, MOB_OK);
+        mob_gcs_result_destroy(of_one[i].result);
+    }
+    assert_int_equal(f->asked_count, UNDER_WAY + 2 + UNDER_WAY); /* no other one was asked any more */
+    mob_gcs_destroy(one);
     finish(f);
 }
 
@@ -680,6 +792,7 @@ int main(void)
         cmocka_unit_test(memory_and_file_are_given_back),
         cmocka_unit_test(a_subscriber_that_is_behind_is_told_of_the_hole),
         cmocka_unit_test(reads_wait_for_a_reader_and_not_for_ever),
+        cmocka_unit_test(answers_under_way_are_bounded_and_clients_take_turns),
         cmocka_unit_test(open_groups_are_right_after_any_kills),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,11 @@
 #include <mobula/mobula.h>
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
+
+enum { LADEN_CHILDREN_MAX = 16 };
 
 static enum mob_status one(struct mob_call *call)
 {
@@ -30,5 +34,40 @@ static enum mob_status parent(struct mob_call *call)
     return status == MOB_OK ? mob_return_i64(call, sum) : status;
 }
 
+/* The same at once: its first argument is what it waits for, its last one makes its spec as large as the test
+ * wants. */
+static enum mob_status laden(struct mob_call *call)
+{
+    struct mob_client *client = mob_call_client(call);
+    int64_t sum = 0, n = mob_arg_i64(call, 1);
+    struct mob_future *results[LADEN_CHILDREN_MAX];
+    enum mob_status status = n >= 0 && n <= LADEN_CHILDREN_MAX ? MOB_OK : MOB_INVALID;
+    for (int64_t i = 0; i < n && status == MOB_OK; i++)
+        status = mob_submit(client, "late.one", MOB_ARGS(mob_i64(i)), NULL, &results[i]);
+    for (int64_t i = 0; i < n && status == MOB_OK; i++) {
+        int64_t value = 0;
+        status = mob_get_i64(results[i], MOB_FOREVER, &value);
+        sum += value;
+    }
+    return status == MOB_OK ? mob_return_i64(call, sum) : status;
+}
+
+/* Runs until the file is there. */
+static enum mob_status gate(struct mob_call *call)
+{
+    char path[256];
+    size_t bytes;
+    const char *text = mob_arg_utf8(call, 0, &bytes);
+    if (bytes >= sizeof path)
+        return MOB_INVALID;
+    memcpy(path, text, bytes);
+    path[bytes] = 0;
+    while (access(path, F_OK) != 0 && !mob_call_cancelled(call))
+        usleep(10000);
+    return mob_return_i64(call, 0);
+}
+
 MOB_MODULE("late", MOB_FUNCTION("one", one, "i64 value -> i64"),
+    MOB_FUNCTION("laden", laden, "i64 after, i64 children, utf8 load -> i64"),
+    MOB_FUNCTION("gate", gate, "utf8 path -> i64"),
     MOB_FUNCTION("parent", parent, "i64 ms, i64 children -> i64"))

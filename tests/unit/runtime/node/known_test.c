@@ -213,6 +213,42 @@ static void a_parent_whose_child_cannot_be_looked_up_runs_again(void **state)
     nx_look_up_patience_ns = 0;
 }
 
+/* Each in a pass of its own, as thousands do whose inputs have left memory. */
+static void those_who_come_while_a_group_is_read_share_the_next_read(void **state)
+{
+    (void)state;
+    enum { ASKERS = 6 };
+    struct nx nx;
+    struct nx_driver driver;
+    struct heard heard[ASKERS] = {{0}};
+    int answers = 0;
+    nx_open_with(&nx, 0, &driver);
+    struct mob_task_id first = nx_submit(&driver);
+    for (int i = 1; i < ASKERS; i++)
+        nx_submit(&driver);
+    nx_settle(&nx);
+    FAKE.group_reads = MOB_UNAVAILABLE; /* so it is asked for until it is there */
+    for (int i = 0; i < ASKERS; i++) {
+        struct mob_task_id task = {first.stream, first.index + (uint32_t)i};
+        known_ask(nx.node, mob_object_of(task, 0), hear, &heard[i]);
+        nx_turn(&nx, 1);
+    }
+    uint32_t before = FAKE.reads;
+    FAKE.group_reads = MOB_OK;
+    for (int64_t end = mob_now() + PATIENCE_NS; answers < ASKERS; nx_turn(&nx, 1)) {
+        assert_true(mob_now() < end);
+        answers = 0;
+        for (int i = 0; i < ASKERS; i++)
+            answers += heard[i].answers;
+    }
+    for (int i = 0; i < ASKERS; i++) {
+        assert_int_equal(heard[i].answers, 1);
+        assert_true(heard[i].spec);
+    }
+    assert_int_equal(FAKE.reads - before, 2); /* the first one's, and one for all others */
+    nx_close_with(&nx, &driver);
+}
+
 /* Its own clock and time-outs are what they were before. */
 static void a_task_is_not_sent_without_its_outcomes(void **state)
 {
@@ -240,6 +276,7 @@ int main(void)
         cmocka_unit_test(what_is_logged_ends_what_was_remembered),
         cmocka_unit_test(a_read_that_fails_is_tried_again),
         cmocka_unit_test(a_parent_whose_child_cannot_be_looked_up_runs_again),
+        cmocka_unit_test(those_who_come_while_a_group_is_read_share_the_next_read),
         cmocka_unit_test(a_task_is_not_sent_without_its_outcomes),
     };
     cmocka_set_test_filter(getenv("MOBULA_TEST"));

@@ -134,12 +134,40 @@ static void without_a_spec_the_completion_says_when_it_was_submitted(void **stat
     free(text);
 }
 
+static void count_spec(void *arg, const struct mob_spec_head *head)
+{
+    unsigned *count = arg;
+    if (mob_task_id_eq(head->task, spec.entry.spec.head.task))
+        ++*count;
+}
+
+/* Who asked for one task of a group learns whom its neighbours belong to. */
+static void specs_are_told_of_whether_wanted_or_not(void **state)
+{
+    (void)state;
+    struct mob_block_decoder *decoder = mob_block_decoder_create();
+    struct lineage_set *set = lineage_set_create();
+    unsigned count = 0;
+    assert_non_null(decoder);
+    lineage_set_each_spec(set, count_spec, &count);
+    lineage_set_block(set, decoder, 1, submitted.bytes, submitted.length);
+    lineage_set_block(set, decoder, 2, ended.bytes, ended.length);
+    assert_int_equal(count, 1);
+    assert_null(lineage_set_find(set, spec.entry.spec.head.task));
+    lineage_set_each_spec(set, NULL, NULL);
+    lineage_set_block(set, decoder, 1, submitted.bytes, submitted.length);
+    assert_int_equal(count, 1);
+    lineage_set_destroy(set);
+    mob_block_decoder_destroy(decoder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(times_are_by_the_clocks_of_their_blocks),
         cmocka_unit_test(what_has_not_ended_has_the_clocks_of_its_spec),
         cmocka_unit_test(without_a_spec_the_completion_says_when_it_was_submitted),
+        cmocka_unit_test(specs_are_told_of_whether_wanted_or_not),
     };
     return cmocka_run_group_tests(tests, make_blocks, NULL);
 }
