@@ -44,9 +44,10 @@ enum mob_settings_user {
 };
 
 enum mob_setting_type {
-    MOB_SETTING_TYPE_LISTEN, /* these three: settings_forms.h */
+    MOB_SETTING_TYPE_LISTEN, /* these four: settings_forms.h */
     MOB_SETTING_TYPE_HOSTS,
     MOB_SETTING_TYPE_RESOURCES,
+    MOB_SETTING_TYPE_CPUS,
     MOB_SETTING_TYPE_PATH,
     MOB_SETTING_TYPE_CHOICE,
     MOB_SETTING_TYPE_NUMBER,

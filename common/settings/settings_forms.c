@@ -149,3 +149,49 @@ enum mob_status mob_hosts_parse(
     }
     return MOB_OK;
 }
+
+/* --- cpus --- */
+
+/* "3" or "0-3" at *at, which moves behind it. */
+static bool cpus_add(const char **at, cpu_set_t *out)
+{
+    char *end;
+    if (**at < '0' || **at > '9')
+        return false;
+    unsigned long first = strtoul(*at, &end, 10), last = first;
+    if (*end == '-' && end[1] >= '0' && end[1] <= '9')
+        last = strtoul(end + 1, &end, 10);
+    *at = end;
+    if (last < first || last >= CPU_SETSIZE)
+        return false;
+    for (unsigned long cpu = first; cpu <= last; cpu++)
+        CPU_SET(cpu, out);
+    return true;
+}
+
+enum mob_status mob_cpus_parse(const char *text, cpu_set_t *out, char message[MOB_FORM_MESSAGE_MAX])
+{
+    cpu_set_t allowed, both;
+    const char *at = text;
+    CPU_ZERO(out);
+    if (*text == '\0')
+        return MOB_OK;
+    bool good = cpus_add(&at, out);
+    while (good && *at == ',') {
+        at++;
+        good = cpus_add(&at, out);
+    }
+    if (!good || *at != '\0') {
+        snprintf(message, MOB_FORM_MESSAGE_MAX, "numbers of cores below %d, as 0-3,6; this is \"%.200s\"",
+            CPU_SETSIZE, text);
+        return MOB_INVALID;
+    }
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return MOB_OK;
+    CPU_AND(&both, &allowed, out);
+    if (CPU_COUNT(&both) > 0)
+        return MOB_OK;
+    snprintf(message, MOB_FORM_MESSAGE_MAX,
+        "no core of \"%.200s\" may be used here (`nproc` says how many may, `taskset -cp $$` which)", text);
+    return MOB_INVALID;
+}

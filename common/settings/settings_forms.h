@@ -10,6 +10,7 @@
 #ifndef MOB_COMMON_SETTINGS_SETTINGS_FORMS_H
 #define MOB_COMMON_SETTINGS_SETTINGS_FORMS_H
 
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,5 +49,9 @@ struct mob_listed_hosts {
 };
 MOB_MUST_USE enum mob_status mob_hosts_parse(
     const char *text, struct mob_listed_hosts *out, char message[MOB_FORM_MESSAGE_MAX]);
+
+/* --- "0-3,6": cores by their numbers, some of which the process may use; "": none --- */
+MOB_MUST_USE enum mob_status mob_cpus_parse(
+    const char *text, cpu_set_t *out, char message[MOB_FORM_MESSAGE_MAX]);
 
 #endif

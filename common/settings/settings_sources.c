@@ -100,6 +100,7 @@ static enum mob_status check_form(
 {
     char message[MOB_FORM_MESSAGE_MAX], host[MOB_LISTEN_HOST_MAX];
     struct mob_listed_hosts hosts;
+    cpu_set_t cpus;
     uint16_t port;
     enum mob_status status = MOB_OK;
     if (row->type == MOB_SETTING_TYPE_RESOURCES)
@@ -108,6 +109,8 @@ static enum mob_status check_form(
         status = mob_listen_parse(text, host, &port, message);
     else if (row->type == MOB_SETTING_TYPE_HOSTS)
         status = mob_hosts_parse(text, &hosts, message);
+    else if (row->type == MOB_SETTING_TYPE_CPUS)
+        status = mob_cpus_parse(text, &cpus, message);
     if (status != MOB_OK)
         snprintf(error, size, "%s: %s", row->name, message);
     return status;

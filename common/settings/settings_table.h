@@ -51,6 +51,9 @@
         "control store memory at which everything new is refused") \
     X(GCS_REWRITE_BYTES, "gcs-rewrite-bytes", BYTES, "64MiB", 64 * MOB_KIB, 16 * MOB_TIB, "", UP | GCS, \
         "append-only file of the control store above which it is rewritten when half of it is garbage") \
+    X(GCS_CPUS, "gcs-cpus", CPUS, "", 0, 0, "0-3,6", UP | GCS, \
+        "cores that the members of the control store work on, away from those of their clients; none = the " \
+        "kernel chooses") \
     X(GCS_COLLECT_MS, "gcs-collect-ms", MILLISECONDS, "2s", 1, 3600000, "", UP | GCS, \
         "after a restart that may have lost something, the control store waits so long for unknown clients") \
     X(GCS_EXPIRE_MS, "gcs-expire-ms", MILLISECONDS, "60s", 1, 86400000, "", UP | GCS, \

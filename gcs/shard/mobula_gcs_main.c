@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/settings/daemon_start.h"
 #include "common/settings/settings_daemon.h"
+#include "common/settings/settings_forms.h"
 #include "gcs/chain/chain.h"
 #include "gcs/shard/redis_conf.h"
 #include "gcs/shard/shard.h"
@@ -102,6 +103,8 @@ static bool configure(const struct mob_settings *settings, struct mob_shard_opti
         .expire_ns = mob_setting_number(settings, MOB_SETTING_GCS_EXPIRE_MS) * MOB_MS,
         .start_without_all = strcmp(mob_setting_text(settings, MOB_SETTING_GCS_START_WITHOUT_ALL), "on") == 0,
         .cold_wait_ns = mob_setting_number(settings, MOB_SETTING_GCS_COLD_WAIT_MS) * MOB_MS};
+    char message[MOB_FORM_MESSAGE_MAX];
+    MOB_ASSERT(mob_cpus_parse(mob_setting_text(settings, MOB_SETTING_GCS_CPUS), &o->cpus, message) == MOB_OK);
     const char *wrong = NULL;
     if (!links.socket || !links.redis_directory || !links.secret_file)
         wrong = "--socket, --redis-dir and --secret-file are needed";

@@ -10,9 +10,8 @@
 #include <unistd.h>
 
 #include "common/base/failpoint.h"
-#include "gcs/shard/shard_internal.h"
-
 #include "gcs/shard/ahead.h"
+#include "gcs/shard/shard_internal.h"
 
 #define EVENTS_MAX 64
 #define RECEIVED_TOGETHER 16
@@ -138,7 +137,12 @@ static enum mob_status start(struct mob_shard *sh)
         epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, *sh->options.stop_fd, &event) != 0)
         return MOB_IO;
     status = member_open(sh);
-    return status == MOB_OK ? shard_listen(sh) : status;
+    if (status == MOB_OK)
+        status = shard_listen(sh);
+    if (status == MOB_OK && CPU_COUNT(&sh->options.cpus) > 0 &&
+        sched_setaffinity(0, sizeof sh->options.cpus, &sh->options.cpus) != 0)
+        MOB_LOG_WARN("gcs", "cpus_refused", "errno=%d", errno);
+    return status;
 }
 
 static void dispatch(struct mob_shard *sh, const struct epoll_event *event)

@@ -11,6 +11,7 @@
 #ifndef MOB_GCS_SHARD_SHARD_H
 #define MOB_GCS_SHARD_SHARD_H
 
+#include <sched.h>
 #include <stdint.h>
 
 #include "common/base/id.h"
@@ -45,6 +46,7 @@ struct mob_shard_options {
     uint32_t shard;
     enum mob_gcs_durability durability;
     uint64_t soft_bytes, hard_bytes, hold_bytes; /* 0 = default */
+    cpu_set_t cpus; /* that the loop runs on, and no other thread of it; empty: the kernel chooses */
     uint64_t rewrite_bytes; /* the append-only file is rewritten above this and when it is half garbage; 0 =
                                64 MiB */
     int64_t collect_ns; /* a restarted member waits at least this for unknown clients; 0 = 500 ms */

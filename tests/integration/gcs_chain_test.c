@@ -2,7 +2,9 @@
  * A chain of two members as processes, with their own Redis and a master: writes, reads, streams, and what
  * happens when one of them is killed.
  */
+#include <dirent.h>
 #include <poll.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -511,6 +513,53 @@ static void who_asks_a_member_that_collects_is_refused(void **state)
     close_chain(&box, gcs);
 }
 
+/* Of all threads of a process: how many may use one core only, and how many more. */
+static void count_bound(pid_t pid, uint32_t *bound_out, uint32_t *free_out)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(path);
+    *bound_out = *free_out = 0;
+    assert_non_null(tasks);
+    for (struct dirent *one; (one = readdir(tasks)) != NULL;) {
+        cpu_set_t cpus;
+        if (one->d_name[0] == '.' || sched_getaffinity(atoi(one->d_name), sizeof cpus, &cpus) != 0)
+            continue;
+        if (CPU_COUNT(&cpus) == 1)
+            ++*bound_out;
+        else
+            ++*free_out;
+    }
+    closedir(tasks);
+}
+
+/* Its loop works on the cores that it was given; heartbeats and the thread that syncs go where there is room.
+ */
+static void a_members_loop_stays_on_its_cores(void **state)
+{
+    (void)state;
+    struct chain_box box;
+    cpu_set_t allowed;
+    char core[16];
+    uint32_t bound, others;
+    assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    if (CPU_COUNT(&allowed) < 2)
+        skip();
+    int cpu = sched_getcpu();
+    assert_true(cpu >= 0);
+    snprintf(core, sizeof core, "%d", cpu);
+    setenv("MOBULA_GCS_CPUS", core, 1);
+    struct mob_gcs *gcs = open_chain(&box, 1);
+    unsetenv("MOBULA_GCS_CPUS");
+    put_number(gcs, 1, 7);
+    assert_int_equal(sched_getaffinity(box.member[0].gcs, sizeof allowed, &allowed), 0);
+    assert_true(CPU_COUNT(&allowed) == 1 && CPU_ISSET((unsigned)cpu, &allowed));
+    count_bound(box.member[0].gcs, &bound, &others);
+    assert_int_equal(bound, 1);
+    assert_true(others >= 2);
+    close_chain(&box, gcs);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -526,6 +575,7 @@ int main(void)
         cmocka_unit_test(who_lacks_what_is_streamed_begins_anew),
         cmocka_unit_test(a_joiner_behind_one_that_died_is_answered),
         cmocka_unit_test(who_asks_a_member_that_collects_is_refused),
+        cmocka_unit_test(a_members_loop_stays_on_its_cores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,10 +91,38 @@ static void names_of_hosts(void **state)
             fail_msg("\"%s\" is taken", bad[i]);
 }
 
+static void numbers_of_cores(void **state)
+{
+    (void)state;
+    char one[32];
+    cpu_set_t cpus, allowed;
+    unsigned first = 0;
+    assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    while (!CPU_ISSET(first, &allowed))
+        first++;
+    assert_int_equal(mob_cpus_parse("", &cpus, message), MOB_OK);
+    assert_int_equal(CPU_COUNT(&cpus), 0);
+    snprintf(one, sizeof one, "%u", first);
+    assert_int_equal(mob_cpus_parse(one, &cpus, message), MOB_OK);
+    assert_true(CPU_COUNT(&cpus) == 1 && CPU_ISSET(first, &cpus));
+    snprintf(one, sizeof one, "1000-1002,%u,%u", first, first);
+    assert_int_equal(mob_cpus_parse(one, &cpus, message), MOB_OK);
+    assert_true(
+        CPU_COUNT(&cpus) == 4 && CPU_ISSET(first, &cpus) && CPU_ISSET(1000, &cpus) && CPU_ISSET(1002, &cpus));
+    static const char *const bad[] = {",", "1,", "-1", "3-1", "0-", "a", "1 ", "0-1-2", "1024",
+        "99999999999999999999", "0--1", "0-3;5", "1023"}; /* the last one is no core of this machine */
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        message[0] = '\0';
+        if (mob_cpus_parse(bad[i], &cpus, message) != MOB_INVALID || !message[0])
+            fail_msg("\"%s\" is taken for cores", bad[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(resources_are_read_in_their_order),
         cmocka_unit_test(what_is_no_resource_is_refused), cmocka_unit_test(so_many_and_no_more),
-        cmocka_unit_test(an_address_and_a_port), cmocka_unit_test(names_of_hosts)};
+        cmocka_unit_test(an_address_and_a_port), cmocka_unit_test(names_of_hosts),
+        cmocka_unit_test(numbers_of_cores)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
