@@ -106,8 +106,8 @@ void mob_gcs_frame_encode(const struct mob_gcs_frame *frame, uint8_t header_out[
  * the link. */
 MOB_MUST_USE enum mob_status mob_gcs_frame_decode(const uint8_t *bytes, size_t length, uint32_t length_max,
     struct mob_gcs_frame *frame_out, size_t *used_out);
-/* What stands there if it is a frame, for who wants to guess what comes: nothing is checked but that all of it
- * is there. False: it is not, or it would be longer than `length`. */
+/* What stands there if it is a frame, for who wants to guess what comes: nothing is checked but that all of
+ * it is there. False: it is not, or it would be longer than `length`. */
 bool mob_gcs_frame_peek(
     const uint8_t *bytes, size_t length, struct mob_gcs_frame *frame_out, size_t *used_out);
 const char *mob_gcs_frame_name(uint8_t type);

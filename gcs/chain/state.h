@@ -47,8 +47,8 @@ bool mob_state_get(
 bool mob_state_next(const struct mob_state *s, uint8_t table, const uint8_t *prefix, uint32_t prefix_length,
     const uint8_t *after, uint32_t after_length, struct mob_state_key *out);
 /* Asks memory for what the next operation on each of these keys reads and writes, so that their misses
- * overlap: the rows are scattered, and each takes three accesses that wait for one another. Changes nothing; a
- * key that is not there, or is no key at all, costs time only. `count` at most MOB_STATE_AHEAD. */
+ * overlap: the rows are scattered, and each takes three accesses that wait for one another. Changes nothing;
+ * a key that is not there, or is no key at all, costs time only. `count` at most MOB_STATE_AHEAD. */
 struct mob_state_ahead {
     const uint8_t *key;
     uint32_t length; /* at most MOB_GCS_KEY_MAX */

@@ -42,8 +42,8 @@ struct mob_touched {
 void mob_touched_begin(struct mob_touched *t);
 /* NULL: there is none. */
 struct mob_touched_segment *mob_touched_newest(struct mob_touched *t);
-/* Copies; there must be a segment. For each, in their order, the row with its key that was added before counts
- * as replaced. */
+/* Copies; there must be a segment. For each, in their order, the row with its key that was added before
+ * counts as replaced. */
 void mob_touched_add(struct mob_touched *t, const struct mob_touched_row *rows, size_t count);
 /* The next row of the oldest segment that is not known to have been replaced, from `*at` on, which moves
  * behind it; it borrows until the next change. False: no more. */
