@@ -120,9 +120,18 @@ class Parents:
     def __init__(self, c, seed):
         self.c, self.rng, self.sums, self.refused = c, random.Random(seed), {}, []
         self.gate = f"{c.directory}/gate-{seed}"
-        self.job = c.json("POST", V1 + "/jobs", {"name": f"parents-{seed}"}, expect=201)["id"]
+        self.job = None
+        c.until("room for the job", lambda: self.has_a_job(c, f"parents-{seed}"), 90)
         self.begin = c.json("GET", V1 + "/events", expect=200)["position"]
         c.until("room", lambda: self.wait_for_the_file(c), 60)
+
+    def has_a_job(self, c, name):
+        """Workers that waited for children hold nearly all places of the segment until they have been idle for a minute."""
+        status, headers, data = c.call("POST", V1 + "/jobs", {"name": name})
+        answer = json.loads(data)
+        check(status == 201 or (status == 503 and answer["code"] == "store-full" and headers.get("retry-after")), "a job, or later", status, answer)
+        self.job = answer.get("id")
+        return self.job
 
     def wait_for_the_file(self, c):
         status, _, body = c.call("POST", V1 + "/tasks", {"function": "late.gate", "arguments": [self.gate]})
