@@ -166,7 +166,7 @@ enum sim_fault_kind {
     X(RESYNCS_STREAMED, "RESYNC in its order", 520) \
     X(STREAMS_MOVED, "streams that went on at another member", 2000) \
     X(STREAMS_BROKEN, "streams broken by the network, and resumed", 3500) \
-    X(STREAMS_VOID, "streams told that what they gave is void", 2) \
+    X(STREAMS_VOID, "streams told that what they gave is void", 4) \
     X(STREAMS_BEHIND, "streams told that what they lack was flushed", 510) \
     X(SESSIONS, "sessions of a flusher", 3000) \
     X(BATCHES, "batches written, and the watermark moved", 5200) \

@@ -103,9 +103,7 @@ static bool report(const struct board *b, const struct arguments *a, double seco
         const struct sim_cover_row *row = &a->runner->rows[i];
         double need = row->minimum * (double)count / 1000;
         uint64_t n = atomic_load(&b->cover[i]);
-        /* of what few seeds have less than once on average, none is no sign */
-        bool low = need >= 1 && (double)n < need && done >= 500,
-             high = need < 0 && (double)n > -need && done >= 500;
+        bool low = (double)n < need && done >= 500, high = need < 0 && (double)n > -need && done >= 500;
         good = good && !low && !high;
         printf("%-22s %12llu  %s%s\n", row->name, (unsigned long long)n, row->text,
             low        ? "   TOO SELDOM"
