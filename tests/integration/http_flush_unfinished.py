@@ -122,7 +122,7 @@ def test_a_start_reads_tasks_with_keys_in_pages(c):
     c.until("all is flushed, and is unfinished", lambda: (f := status(c)) and f["member"]["blocks"] == 0 and f["flush"]["unfinished_groups"] >= count, 60)
     before = status(c)
     node = c.kill("mobula-node")
-    c.until("the next incarnation is there", lambda: (p := c.pid_of("mobula-node")) and p != node and any(r["tasks"] > count for r in status(c)["recoveries"]), 60)
+    c.until("the next incarnation is there", lambda: (p := c.pid_of("mobula-node")) and p != node and any(r.get("tasks", 0) > count for r in status(c)["recoveries"]), 60)
     reads = status(c)["flush"]["reads"] - before["flush"]["reads"]
     check(0 < reads < count / 4, "one read for many of them", reads)
     with open(gate, "w", encoding="ascii"):
