@@ -131,6 +131,7 @@ def test_a_start_reads_tasks_with_keys_in_pages(c):
     with open(trace, encoding="ascii") as file:
         ran = file.read().splitlines()
     check(len(ran) == count and len(set(ran)) == count, "each ran once", len(ran), len(set(ran)))
+    c.until("ready", lambda: c.call("GET", "/readyz", key=None)[0] == 200, 60) # they need no gateway, the next test does
 
 
 def test_an_actor_outlives_it(c):
