@@ -180,8 +180,8 @@ static double redis_ops(struct gcs_box *box, double seconds)
     return rate;
 }
 
-/* The loops of both members on the last core, as `gcs-cpus` binds them, and this thread on the first
- * (`apart`); or all as before. False: not allowed, or there is one core only. */
+/* The loops of both members on the last core, those of their Redis on the first, as `gcs-cpus` binds them,
+ * and this thread there too (`apart`); or all as before. False: not allowed, or there is one core only. */
 static bool place_apart(const struct chain_box *box, bool apart)
 {
     static cpu_set_t before;
@@ -202,7 +202,8 @@ static bool place_apart(const struct chain_box *box, bool apart)
     }
     bool placed = sched_setaffinity(0, sizeof first, &first) == 0;
     for (uint32_t i = 0; i < box->members; i++)
-        placed = sched_setaffinity(box->member[i].gcs, sizeof last, &last) == 0 && placed;
+        placed = sched_setaffinity(box->member[i].gcs, sizeof last, &last) == 0 &&
+            sched_setaffinity(box->member[i].redis, sizeof first, &first) == 0 && placed;
     return placed;
 }
 

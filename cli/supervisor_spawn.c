@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/process.h"
+#include "common/settings/settings_forms.h"
 #include "gcs/flush/postgres_conf.h"
 #include "gcs/shard/redis_conf.h"
 
@@ -90,6 +91,21 @@ static void add_path(struct arguments *arguments, const char *flag, const char *
     add(arguments, "%s/%s", directory, name);
 }
 
+/* Where members have cores of their own, their Redis leaves those to them. */
+static void redis_cpus(const struct process *process, struct arguments *arguments)
+{
+    cpu_set_t members;
+    char message[MOB_FORM_MESSAGE_MAX], others[MOB_CPUS_TEXT_MAX];
+    const char *given = mob_setting_text(process->supervisor->settings, MOB_SETTING_GCS_CPUS);
+    if (mob_cpus_parse(given, &members, message) != MOB_OK)
+        return; /* refused before anything was started */
+    mob_cpus_others(&members, others);
+    if (others[0] == '\0')
+        return;
+    add(arguments, "--server_cpulist");
+    add(arguments, "%s", others);
+}
+
 static void redis_arguments(const struct process *process, struct arguments *arguments)
 {
     char own[STATE_NAME_MAX];
@@ -98,6 +114,7 @@ static void redis_arguments(const struct process *process, struct arguments *arg
     else
         add(arguments, "%s/%s/" MOB_REDIS_CONF_NAME, process->supervisor->directory,
             directory_of(process->which, own));
+    redis_cpus(process, arguments);
 }
 
 static void initdb_arguments(struct arguments *arguments)

@@ -195,3 +195,15 @@ enum mob_status mob_cpus_parse(const char *text, cpu_set_t *out, char message[MO
         "no core of \"%.200s\" may be used here (`nproc` says how many may, `taskset -cp $$` which)", text);
     return MOB_INVALID;
 }
+
+void mob_cpus_others(const cpu_set_t *cpus, char out[MOB_CPUS_TEXT_MAX])
+{
+    cpu_set_t allowed;
+    size_t at = 0;
+    out[0] = '\0';
+    if (CPU_COUNT(cpus) == 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return;
+    for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &allowed) && !CPU_ISSET(cpu, cpus))
+            at += (size_t)snprintf(out + at, MOB_CPUS_TEXT_MAX - at, "%s%u", at > 0 ? "," : "", cpu);
+}

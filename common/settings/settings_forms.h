@@ -53,5 +53,9 @@ MOB_MUST_USE enum mob_status mob_hosts_parse(
 /* --- "0-3,6": cores by their numbers, some of which the process may use; "": none --- */
 MOB_MUST_USE enum mob_status mob_cpus_parse(
     const char *text, cpu_set_t *out, char message[MOB_FORM_MESSAGE_MAX]);
+/* Those that this process may use and that are not in `cpus`, as "0,1,7"; "": there are none, or `cpus` is
+ * empty. */
+#define MOB_CPUS_TEXT_MAX (CPU_SETSIZE * 5u)
+void mob_cpus_others(const cpu_set_t *cpus, char out[MOB_CPUS_TEXT_MAX]);
 
 #endif

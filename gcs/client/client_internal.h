@@ -52,23 +52,23 @@ struct stream {
 struct op {
     struct op *next;
     struct mob_gcs_request head;
-    uint8_t *body;
     uint32_t body_bytes;
     bool answered;
     uint64_t seq;
     mob_gcs_done_fn *done;
     void *arg;
+    uint8_t body[]; /* with it: what is kept until it is durable has left the caches when it is freed */
 };
 struct read_op {
     struct read_op *next;
     struct mob_gcs_get head;
-    uint8_t *body;
     uint32_t body_bytes;
     bool sent;
     bool by_chain; /* the tail had no lease: through the head */
     int64_t sent_ns;
     mob_gcs_done_fn *done;
     void *arg;
+    uint8_t body[];
 };
 
 struct mob_gcs_log {
@@ -272,8 +272,8 @@ void log_durable(struct mob_gcs_log *log);
 void log_destroy(struct mob_gcs_log *log);
 
 /* client_ops.c */
-/* Gives `a` and `b` one behind the other; never NULL for want of bytes. NULL: out of memory. */
-uint8_t *joined(const void *a, uint32_t a_bytes, const void *b, uint32_t b_bytes);
+/* `a` and `b` one behind the other. */
+void join(uint8_t *out, const void *a, uint32_t a_bytes, const void *b, uint32_t b_bytes);
 /* `shards` of them, of which this is `shard` */
 MOB_MUST_USE enum mob_status ops_register(
     struct mob_gcs *g, const char *name, uint32_t shard, uint32_t shards, mob_gcs_done_fn *done, void *arg);

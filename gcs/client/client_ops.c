@@ -99,14 +99,12 @@ void ops_opened(struct mob_gcs *g, const struct mob_gcs_reply *reply)
 
 /* ---- submitting ---- */
 
-uint8_t *joined(const void *a, uint32_t a_bytes, const void *b, uint32_t b_bytes)
+void join(uint8_t *out, const void *a, uint32_t a_bytes, const void *b, uint32_t b_bytes)
 {
-    uint8_t *bytes = malloc((size_t)a_bytes + b_bytes + 1u);
-    if (bytes != NULL && a_bytes > 0)
-        memcpy(bytes, a, a_bytes);
-    if (bytes != NULL && b_bytes > 0)
-        memcpy(bytes + a_bytes, b, b_bytes);
-    return bytes;
+    if (a_bytes > 0)
+        memcpy(out, a, a_bytes);
+    if (b_bytes > 0)
+        memcpy(out + a_bytes, b, b_bytes);
 }
 
 static enum mob_status submit(struct mob_gcs *g, const struct mob_gcs_request *head, const void *a,
@@ -116,18 +114,12 @@ static enum mob_status submit(struct mob_gcs *g, const struct mob_gcs_request *h
         return MOB_CLOSED;
     if (g->op_count - g->op_kept + g->read_count >= MOB_GCS_OPS_MAX || g->op_kept >= MOB_GCS_OPS_KEPT_MAX)
         return MOB_QUEUE_FULL;
-    struct op *op = calloc(1, sizeof *op);
-    uint8_t *body = op == NULL ? NULL : joined(a, a_bytes, b, b_bytes);
-    if (body == NULL) {
-        free(op);
+    struct op *op = malloc(sizeof *op + a_bytes + b_bytes);
+    if (op == NULL)
         return MOB_NO_MEMORY;
-    }
-    op->head = *head;
+    *op = (struct op){.head = *head, .body_bytes = a_bytes + b_bytes, .done = done, .arg = arg};
     op->head.request = g->next_request++;
-    op->body = body;
-    op->body_bytes = a_bytes + b_bytes;
-    op->done = done;
-    op->arg = arg;
+    join(op->body, a, a_bytes, b, b_bytes);
     if (g->op_last != NULL)
         g->op_last->next = op;
     else
@@ -288,12 +280,6 @@ void ops_attached(struct mob_gcs *g, const struct mob_gcs_attached *attached)
 
 /* ---- answers ---- */
 
-static void op_free(struct op *op)
-{
-    free(op->body);
-    free(op);
-}
-
 static void op_done(struct op *op, const struct mob_gcs_answer *answer)
 {
     mob_gcs_done_fn *done = op->done;
@@ -333,7 +319,7 @@ static void refuse(struct mob_gcs *g, struct op *op, enum mob_status status)
     stream_detach(&g->stream, g->now_ns);
     struct mob_gcs_answer answer = {.status = status};
     op_done(op, &answer);
-    op_free(op);
+    free(op);
 }
 
 void ops_reply(struct mob_gcs *g, const struct mob_gcs_reply *reply)
@@ -380,7 +366,7 @@ void ops_durable(struct mob_gcs *g)
     while (g->op_first != NULL && g->op_first->answered && g->op_first->seq <= g->position.durable) {
         struct op *op = g->op_first;
         unlink_op(g, op);
-        op_free(op);
+        free(op);
     }
 }
 
@@ -408,7 +394,7 @@ void ops_expired(struct mob_gcs *g)
     for (struct op *op = unknown, *next; op != NULL; op = next) {
         next = op->next;
         op_done(op, &answer);
-        op_free(op);
+        free(op);
     }
 }
 
@@ -423,7 +409,7 @@ void ops_destroy(struct mob_gcs *g)
 {
     for (struct op *op = g->op_first, *next; op != NULL; op = next) {
         next = op->next;
-        op_free(op);
+        free(op);
     }
     g->op_first = NULL;
 }

@@ -12,14 +12,11 @@ enum mob_status read_submit(struct mob_gcs *g, const struct mob_gcs_get *head, c
         return MOB_TOO_LARGE;
     if (g->op_count - g->op_kept + g->read_count >= MOB_GCS_OPS_MAX)
         return MOB_QUEUE_FULL;
-    struct read_op *op = calloc(1, sizeof *op);
-    uint8_t *body = op == NULL ? NULL : joined(a, a_bytes, b, b_bytes);
-    if (body == NULL) {
-        free(op);
+    struct read_op *op = malloc(sizeof *op + a_bytes + b_bytes);
+    if (op == NULL)
         return MOB_NO_MEMORY;
-    }
-    *op = (struct read_op){
-        .head = *head, .body = body, .body_bytes = a_bytes + b_bytes, .done = done, .arg = arg};
+    *op = (struct read_op){.head = *head, .body_bytes = a_bytes + b_bytes, .done = done, .arg = arg};
+    join(op->body, a, a_bytes, b, b_bytes);
     op->head.tag = ++g->next_tag;
     if (g->read_last != NULL)
         g->read_last->next = op;
@@ -289,7 +286,6 @@ void reads_answer(struct mob_gcs *g, const struct mob_gcs_frame *frame)
     if (op != NULL) {
         if (op->done != NULL)
             op->done(op->arg, &answer);
-        free(op->body);
         free(op);
     }
     free(rows);
@@ -302,7 +298,6 @@ void reads_close(struct mob_gcs *g)
         struct read_op *op = take_read(g, g->read_first->head.tag);
         if (op->done != NULL)
             op->done(op->arg, &answer);
-        free(op->body);
         free(op);
     }
 }
@@ -311,7 +306,6 @@ void reads_destroy(struct mob_gcs *g)
 {
     for (struct read_op *op = g->read_first, *next; op != NULL; op = next) {
         next = op->next;
-        free(op->body);
         free(op);
     }
     for (uint32_t i = 0; i < g->sub_count; i++)

@@ -89,19 +89,26 @@ static void written(struct mob_out_queue *out, size_t bytes)
     }
 }
 
+/* One piece, as a small request is, costs less without the list. */
+static ssize_t send_pieces(const struct mob_out_queue *out, int fd)
+{
+    struct iovec iov[IOV_PER_WRITE];
+    size_t n = 0;
+    for (; n < out->count && n < IOV_PER_WRITE; n++) {
+        const struct mob_out_piece *p = &out->pieces[out->first + n];
+        size_t skip = n == 0 ? out->offset : 0;
+        const uint8_t *base = p->kept != NULL ? p->kept : out->text + p->offset;
+        iov[n] = (struct iovec){(void *)(uintptr_t)(base + skip), p->length - skip};
+    }
+    struct msghdr message = {.msg_iov = iov, .msg_iovlen = n};
+    return n == 1 ? send(fd, iov[0].iov_base, iov[0].iov_len, MSG_NOSIGNAL)
+                  : sendmsg(fd, &message, MSG_NOSIGNAL);
+}
+
 enum mob_status mob_out_write(struct mob_out_queue *out, int fd)
 {
     while (out->count > 0) {
-        struct iovec iov[IOV_PER_WRITE];
-        size_t n = 0;
-        for (; n < out->count && n < IOV_PER_WRITE; n++) {
-            const struct mob_out_piece *p = &out->pieces[out->first + n];
-            size_t skip = n == 0 ? out->offset : 0;
-            const uint8_t *base = p->kept != NULL ? p->kept : out->text + p->offset;
-            iov[n] = (struct iovec){(void *)(uintptr_t)(base + skip), p->length - skip};
-        }
-        struct msghdr message = {.msg_iov = iov, .msg_iovlen = n};
-        ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+        ssize_t sent = send_pieces(out, fd);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0)

@@ -16,6 +16,13 @@
 #define LISTEN_BACKLOG 64
 #define SOCKET_BUFFER_BYTES (4 << 20)
 
+/* Edges: a level would be looked at once more for each request, when it has been read. So whoever reads goes
+ * on until there is nothing, or asks to be told again (`watch`). */
+static uint32_t conn_events(bool stalled, bool want_write)
+{
+    return EPOLLET | (stalled ? 0u : EPOLLIN | EPOLLRDHUP) | (want_write ? EPOLLOUT : 0u);
+}
+
 enum mob_status shard_listen(struct mob_shard *sh)
 {
     int fd;
@@ -94,7 +101,7 @@ void shard_accept(struct mob_shard *sh)
     while ((fd = mob_listener_take(&sh->listener, sh->now_ns)) >= 0) {
         make_place(sh);
         struct conn *c = sh->conn_count < MOB_SHARD_CONNECTIONS_MAX ? calloc(1, sizeof *c) : NULL;
-        struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+        struct epoll_event event = {.events = conn_events(false, false), .data.ptr = c};
         if (c == NULL || epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
             MOB_LOG_WARN("gcs", "connection_refused", "connections=%u", sh->conn_count);
             free(c);
@@ -163,14 +170,19 @@ void conns_reap(struct mob_shard *sh)
 
 /* ---- in ---- */
 
+/* Also tells again what is there already. */
+static void watch(struct conn *c)
+{
+    struct epoll_event event = {.events = conn_events(c->stalled, c->want_write), .data.ptr = c};
+    epoll_ctl(c->shard->epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
+}
+
 static void want_write(struct conn *c, bool want)
 {
     if (c->want_write == want || c->closing)
         return;
     c->want_write = want;
-    struct epoll_event event = {
-        .events = (c->stalled ? 0u : EPOLLIN) | (want ? EPOLLOUT : 0u), .data.ptr = c};
-    epoll_ctl(c->shard->epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
+    watch(c);
 }
 
 static void set_stalled(struct conn *c, bool stalled)
@@ -182,9 +194,7 @@ static void set_stalled(struct conn *c, bool stalled)
         c->shard->conns_stalled++;
     else
         c->shard->conns_stalled--;
-    struct epoll_event event = {
-        .events = (stalled ? 0u : EPOLLIN) | (c->want_write ? EPOLLOUT : 0u), .data.ptr = c};
-    epoll_ctl(c->shard->epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
+    watch(c);
 }
 
 /* Parses what is there; `*need_out` bytes are needed for the next frame in all. */
@@ -232,7 +242,8 @@ static bool make_room(struct conn *c, size_t need)
     return true;
 }
 
-/* Once. MOB_OK: there may be more; MOB_AGAIN: there is none now; else the connection is closed. */
+/* Once. MOB_OK: there may be more; MOB_AGAIN: there is none now; else the connection is closed. Behind a
+ * short read nothing stands but an end, and that may have been told with it. */
 static enum mob_status receive(struct conn *c, size_t need)
 {
     ssize_t n;
@@ -251,7 +262,7 @@ static enum mob_status receive(struct conn *c, size_t need)
         return MOB_CLOSED;
     }
     c->in->used += (uint32_t)n;
-    return (size_t)n < room ? MOB_AGAIN : MOB_OK;
+    return (size_t)n < room && !c->ends ? MOB_AGAIN : MOB_OK;
 }
 
 void conn_receive(struct conn *c)
@@ -271,8 +282,12 @@ void conn_readable(struct conn *c)
             set_stalled(c, true);
             return;
         }
-        if (drained || i == RECV_LOOPS || c->closing)
+        if (drained || c->closing)
             return;
+        if (i == RECV_LOOPS) {
+            watch(c);
+            return;
+        }
         enum mob_status status = receive(c, need);
         if (status != MOB_OK && status != MOB_AGAIN)
             return;

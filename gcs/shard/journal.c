@@ -41,6 +41,23 @@ static uint64_t segment_bytes(const struct mob_shard *sh)
 
 /* ---- the open pass ---- */
 
+static void open_grow(struct mob_journal *j, size_t need)
+{
+    if (j->open == NULL)
+        j->open_capacity = 0;
+    need = j->open == NULL && need < j->open_usual ? j->open_usual : need;
+    j->open = grow(j->open, &j->open_capacity, need);
+}
+
+/* The batch has it, whole; the next will be about as long. */
+static void open_give(struct mob_journal *j, struct mob_redis_batch *batch)
+{
+    mob_redis_arg_own(batch, j->open, j->open_length);
+    j->open_usual = j->open_length;
+    j->open = NULL;
+    j->open_length = 0;
+}
+
 void journal_add(
     struct mob_shard *sh, const struct mob_journal_row *row, const void *head, size_t head_length)
 {
@@ -49,7 +66,7 @@ void journal_add(
     whole.value_length += (uint32_t)head_length;
     size_t begin = j->open_length == 0 ? MOB_JOURNAL_PASS_BYTES : j->open_length;
     size_t end = begin + MOB_JOURNAL_ROW_BYTES + whole.key_length + whole.value_length;
-    j->open = grow(j->open, &j->open_capacity, end);
+    open_grow(j, end);
     uint8_t *at = j->open + begin;
     mob_journal_row_encode(&whole, at);
     at += MOB_JOURNAL_ROW_BYTES;
@@ -140,8 +157,7 @@ void journal_close(
     mob_redis_command(batch, 3);
     mob_redis_arg(batch, "APPEND", 6);
     mob_redis_arg(batch, key, sizeof key);
-    mob_redis_arg(batch, j->open, j->open_length);
-    j->open_length = 0;
+    open_give(j, batch);
 }
 
 /* Behind the last pass, and of its position: nothing else changes. */

@@ -46,6 +46,7 @@ void mob_redis_batch_destroy(struct mob_redis_batch *batch)
     if (batch == NULL)
         return;
     free(batch->text);
+    free(batch->owned);
     free(batch->pieces);
     free(batch);
 }
@@ -63,8 +64,10 @@ static struct mob_redis_piece *piece_add(struct mob_redis_batch *b)
 /* Room for `length` more bytes of text, which belong to the last piece. The caller fills them. */
 static uint8_t *text_extend(struct mob_redis_batch *b, size_t length)
 {
-    while (b->text_length + length > b->text_capacity) {
-        b->text_capacity = b->text_capacity == 0 ? 4096 : b->text_capacity * 2;
+    if (b->text_length + length > b->text_capacity) {
+        b->text_capacity = b->text_capacity == 0 ? 4096 : b->text_capacity;
+        while (b->text_length + length > b->text_capacity)
+            b->text_capacity *= 2;
         b->text = realloc(b->text, b->text_capacity);
         MOB_ASSERT(b->text != NULL);
     }
@@ -137,6 +140,13 @@ void mob_redis_arg_ref(
         batch->bytes += ref_length;
     }
     text_add(batch, "\r\n", 2);
+}
+
+void mob_redis_arg_own(struct mob_redis_batch *batch, void *bytes, size_t length)
+{
+    MOB_ASSERT(batch->owned == NULL);
+    batch->owned = bytes;
+    mob_redis_arg_ref(batch, NULL, 0, bytes, length);
 }
 
 void mob_redis_mset_begin(struct mob_redis_batch *batch)

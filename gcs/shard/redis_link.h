@@ -35,6 +35,7 @@ struct mob_redis_batch {
     bool keep; /* reads: sent again after a reconnection instead of MOB_UNAVAILABLE */
     /* private */
     uint8_t *text;
+    void *owned;
     size_t text_length, text_capacity;
     struct mob_redis_piece *pieces;
     uint32_t piece_count, piece_capacity;
@@ -53,6 +54,8 @@ void mob_redis_arg(struct mob_redis_batch *batch, const void *bytes, size_t leng
 /* One argument: `head` (copied) then `ref` (borrowed until done). */
 void mob_redis_arg_ref(
     struct mob_redis_batch *batch, const void *head, size_t head_length, const void *ref, size_t ref_length);
+/* The same of bytes from malloc(3), which go with the batch; one such argument a batch. */
+void mob_redis_arg_own(struct mob_redis_batch *batch, void *bytes, size_t length);
 /* A batch whose first command is an MSET of a number of pairs that is known only at its end, perhaps of none:
  * call first, set later. `multi`: MULTI stands before it. */
 void mob_redis_mset_begin(struct mob_redis_batch *batch);

@@ -15,6 +15,7 @@
 
 #define EVENTS_MAX 64
 #define RECEIVED_TOGETHER 16
+#define CONN_ENDS (EPOLLRDHUP | EPOLLHUP | EPOLLERR)
 #define FIRST_CONNECT_NS (60 * MOB_SEC) /* Redis may be loading a large file */
 #define STOP_NS (10 * MOB_SEC)
 
@@ -163,7 +164,8 @@ static void dispatch(struct mob_shard *sh, const struct epoll_event *event)
         sh->stopping = true;
     } else {
         struct conn *c = event->data.ptr;
-        if ((event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)) && !c->closing && !c->stalled)
+        c->ends |= (event->events & CONN_ENDS) != 0;
+        if ((event->events & (EPOLLIN | CONN_ENDS)) && !c->closing && !c->stalled)
             conn_readable(c);
         else if ((event->events & (EPOLLHUP | EPOLLERR)) && !c->closing)
             conn_close(c, MOB_CLOSED);
@@ -217,6 +219,7 @@ static void receive(struct mob_shard *sh, const struct epoll_event *events, int 
         struct conn *c = is_client(sh, &events[i]) ? events[i].data.ptr : NULL;
         if (c == NULL || (events[i].events & EPOLLIN) == 0)
             continue;
+        c->ends |= (events[i].events & CONN_ENDS) != 0;
         conn_receive(c);
         if (c->in != NULL)
             (void)ahead_look(&ahead, c->in->bytes + c->parsed, c->in->used - c->parsed);

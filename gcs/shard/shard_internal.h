@@ -83,6 +83,7 @@ struct conn {
     bool want_write;
     bool touched; /* is among the shard's touched ones */
     bool drained; /* conn_receive has read all that was there */
+    bool ends; /* its other end sends no more: there is an end to be read */
     bool durable_owed; /* it did not read; told when it has */
     uint64_t durable_sent;
     size_t out_begin, out_end, out_capacity;
@@ -125,8 +126,9 @@ struct pass_queue {
 
 /* Segments are values of Redis; see journal.c. */
 struct mob_journal {
-    uint8_t *open; /* of the open pass, behind room for its head */
+    uint8_t *open; /* of the open pass, behind room for its head; NULL: nothing yet */
     size_t open_length, open_capacity; /* length 0: nothing */
+    size_t open_usual; /* how long the last one was */
     struct mob_touched touched; /* of its segments */
     uint64_t bytes;
     bool named; /* this Redis knows the number of the first */
@@ -476,6 +478,8 @@ void store_io(struct mob_shard *sh, bool readable); /* writes; reads only when t
 bool store_answers_wait(const struct mob_shard *sh);
 /* The open pass may take more in until then; 0: it is to leave now, or there is none. */
 int64_t store_gathers_until(const struct mob_shard *sh);
+/* ... or until another has been answered. */
+bool store_pass_waits(const struct mob_shard *sh);
 void store_tick(struct mob_shard *sh);
 void store_read(struct mob_shard *sh, struct mob_redis_batch *batch);
 void store_fini(struct mob_shard *sh);

@@ -428,7 +428,7 @@ void store_flush(struct mob_shard *sh)
     if (st->link == NULL || st->hold || st->broken)
         return;
     while (st->passes < PASSES_MAX) {
-        if (st->closed.first == NULL && sh->now_ns < store_gathers_until(sh))
+        if (st->closed.first == NULL && store_pass_waits(sh))
             return;
         if (st->closed.first == NULL) {
             journal_trim(sh);

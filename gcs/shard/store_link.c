@@ -13,6 +13,7 @@
  * command and one wake of Redis for all of them, on cores that those who are waited for need. */
 #define GATHER_NS (500 * MOB_US)
 #define GATHER_BYTES_MAX (64u << 10)
+#define SHARED_BYTES_MAX (16u << 10) /* more is a pass of its own, beside those under way */
 
 static void link_down(struct mob_shard *sh)
 {
@@ -54,6 +55,16 @@ int64_t store_gathers_until(const struct mob_shard *sh)
     const struct mob_store *st = &sh->store;
     bool gathers = st->open != NULL && store_open_bytes(sh) < GATHER_BYTES_MAX && only_told(sh);
     return gathers ? st->open_ns + GATHER_NS : 0;
+}
+
+/* Who is waited for sends at once what is alone, and behind a pass that is under way what has come until its
+ * answer: each pass is a wake of Redis and a command, a hundred times what a row in it costs. */
+bool store_pass_waits(const struct mob_shard *sh)
+{
+    const struct mob_store *st = &sh->store;
+    if (only_told(sh))
+        return sh->now_ns < store_gathers_until(sh);
+    return st->passes > 0 && store_open_bytes(sh) < SHARED_BYTES_MAX;
 }
 
 /* A store that takes no more passes is waited for, too. */

@@ -194,6 +194,15 @@ class Cluster(Supervised):
         self.assertEqual("default", shown["gcs-durability"]["source"])
         self.assertIn(f"{self.dir}/mobula.conf:1", self.mobula("config").stdout)
 
+    def test_members_have_their_cores_to_themselves(self):
+        cores = os.sched_getaffinity(0)
+        if len(cores) < 2:
+            self.skipTest("one core")
+        first = min(cores)
+        self.mobula("up", "--detach", "--gcs-cpus", str(first), code=0)
+        self.assertEqual({first}, os.sched_getaffinity(self.process("gcs")["pid"]))
+        self.assertEqual(cores - {first}, os.sched_getaffinity(self.process("redis")["pid"]))
+
     def test_wrong_settings_are_usage_errors(self):
         self.assertIn("did you mean --slots", self.mobula("up", "--slot", "3", code=2).stderr)
         refused = self.mobula("up", "--bogus", code=2).stderr

@@ -44,12 +44,14 @@ static uint32_t slow_crc32c(const uint8_t *p, size_t n)
 static void crc32c_of_every_length_and_alignment(void **state)
 {
     (void)state;
-    uint8_t bytes[128];
+    uint8_t bytes[1200];
     for (size_t i = 0; i < sizeof bytes; i++)
-        bytes[i] = (uint8_t)(i * 37 + 11);
+        bytes[i] = (uint8_t)(i * i * 37 + i / 256 + 11);
     for (size_t from = 0; from < 8; from++)
         for (size_t n = 0; n <= 100; n++)
             assert_int_equal(mob_crc32c(bytes + from, n), slow_crc32c(bytes + from, n));
+    for (size_t n = 100; n < sizeof bytes; n++) /* three lanes, twice */
+        assert_int_equal(mob_crc32c(bytes + n % 8, n - n % 8), slow_crc32c(bytes + n % 8, n - n % 8));
 }
 
 static void xxh3_gives_the_known_values(void **state)

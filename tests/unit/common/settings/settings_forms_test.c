@@ -118,11 +118,34 @@ static void numbers_of_cores(void **state)
     }
 }
 
+static void cores_that_are_left(void **state)
+{
+    (void)state;
+    char others[MOB_CPUS_TEXT_MAX];
+    cpu_set_t allowed, given, back;
+    assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    CPU_ZERO(&given);
+    mob_cpus_others(&given, others);
+    assert_string_equal(others, ""); /* nobody has cores of its own */
+    mob_cpus_others(&allowed, others);
+    assert_string_equal(others, ""); /* none is left */
+    unsigned first = 0;
+    while (!CPU_ISSET(first, &allowed))
+        first++;
+    CPU_SET(first, &given);
+    mob_cpus_others(&given, others);
+    if (CPU_COUNT(&allowed) == 1)
+        return;
+    assert_int_equal(mob_cpus_parse(others, &back, message), MOB_OK);
+    CPU_OR(&back, &back, &given);
+    assert_true(CPU_EQUAL(&back, &allowed));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(resources_are_read_in_their_order),
         cmocka_unit_test(what_is_no_resource_is_refused), cmocka_unit_test(so_many_and_no_more),
         cmocka_unit_test(an_address_and_a_port), cmocka_unit_test(names_of_hosts),
-        cmocka_unit_test(numbers_of_cores)};
+        cmocka_unit_test(numbers_of_cores), cmocka_unit_test(cores_that_are_left)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
