@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/wire/session.h"
 #include "server/api/engine_event_specs.h"
@@ -104,7 +105,7 @@ static bool refused_for_memory(struct flight *flight)
 {
     struct mob_gcs_position at;
     mob_gcs_position(flight->engine->gcs, &at);
-    if (!at.pressure)
+    if (!at.pressure || MOB_FAILPOINT("gateway.cap_unheard"))
         return false;
     flight->op->error.retry_after_s = 1;
     flight_fail(flight, MOB_GCS_FULL, NULL,
