@@ -8,7 +8,9 @@
 #include "server/api/api.h"
 #include "server/api/scan_cursor.h"
 
-#define CURSOR_MAX (SCAN_CURSOR_MAX + MOB_CURSOR_TAG_MAX)
+#define SORTED_MAX \
+    3200u /* the value (MOB_TASK_NAME_BYTES_MAX, escaped) and the id that a page ended with, as digits */
+#define CURSOR_MAX (SCAN_CURSOR_MAX + MOB_CURSOR_TAG_MAX + SORTED_MAX)
 
 static uint64_t scope_of(const struct mob_engine_query *query)
 {

@@ -37,7 +37,7 @@ struct children {
     struct mob_task_id parent;
     uint64_t name; /* what its cursors are bound to */
     bool sorted;
-    uint32_t skip; /* of a sorted list */
+    struct list_after after; /* of a sorted list */
     struct spot top, at; /* where the list begins, once it `begun`; how far it was read */
     bool begun;
     uint32_t groups; /* read so far */
@@ -66,6 +66,7 @@ static void destroy(struct children *c)
 {
     end_reading(c);
     json_decref(c->items);
+    list_after_fini(&c->after);
     free(c);
 }
 
@@ -76,21 +77,28 @@ static void fail(struct children *c, enum mob_status status)
     flight_fail(flight, status, NULL, "the control store does not answer");
 }
 
-static char *cursor_text(const struct children *c, struct spot spot, uint32_t skip)
+static struct scan_mark mark_of(struct spot spot)
 {
-    struct scan_mark mark = {.kind = SCAN_MARK_BLOCK,
+    return (struct scan_mark){.kind = SCAN_MARK_BLOCK,
         .position = ((uint64_t)spot.generation << 32 | spot.continuation) + 1,
         .index = spot.end};
+}
+
+static char *cursor_text(const struct children *c, struct spot spot)
+{
+    struct scan_mark mark = mark_of(spot);
     char *text = malloc(SCAN_CURSOR_MAX);
     MOB_ASSERT(text != NULL);
-    scan_cursor_write(&mark, 1, skip, c->name, text);
+    scan_cursor_write(&mark, 1, c->name, text);
     return text;
 }
 
 static bool read_cursor(struct children *c, const char *text)
 {
     struct scan_mark mark;
-    if (!scan_cursor_read(text, c->name, &mark, 1, &c->skip) || mark.kind != SCAN_MARK_BLOCK)
+    bool read = c->sorted ? list_sorted_cursor_read(text, &mark, 1, c->name, &c->after)
+                          : scan_cursor_read(text, c->name, &mark, 1);
+    if (!read || mark.kind != SCAN_MARK_BLOCK)
         return false;
     uint64_t place = mark.position - 1;
     c->top = c->at = (struct spot){(uint32_t)(place >> 32), (uint32_t)place, mark.index};
@@ -104,10 +112,11 @@ static void answer(struct children *c, bool cut_short)
     struct mob_engine_query *query = &flight->op->query;
     char *cursor = NULL;
     if (c->sorted) {
-        bool more = list_page_of_sorted(query, c->skip, c->items, &cut_short);
-        cursor = more ? cursor_text(c, c->top, c->skip + query->limit) : NULL;
+        struct scan_mark top = mark_of(c->top);
+        cursor = list_page_of_sorted(query, c->items) ? list_sorted_cursor(query, &top, 1, c->name, c->items)
+                                                      : NULL;
     } else if (c->more || cut_short) {
-        cursor = cursor_text(c, c->more ? c->next : c->at, 0);
+        cursor = cursor_text(c, c->more ? c->next : c->at);
     }
     json_t *out = mob_engine_page(query, c->items, cursor, cut_short);
     destroy(c);
@@ -225,7 +234,8 @@ static json_t *row_of(const struct children *c, const struct task_record *record
 static bool take_row(struct children *c, const struct task_record *record)
 {
     json_t *row = row_of(c, record);
-    bool matches = mob_filter_matches(&c->filter, row);
+    bool matches = mob_filter_matches(&c->filter, row) &&
+        (!c->sorted || list_comes_after(&c->flight->op->query, &c->after, row));
     bool fits = c->sorted || json_array_size(c->items) < c->flight->op->query.limit;
     if (matches && fits)
         json_array_append(c->items, row);
@@ -245,7 +255,7 @@ static void take_group(struct children *c)
         }
     }
     if (c->sorted)
-        list_trim_sorted(&c->flight->op->query, c->skip, c->items, false);
+        list_trim_sorted(&c->flight->op->query, c->items, false);
     c->at.end = first;
     c->groups++;
     c->asked = false;

@@ -24,12 +24,19 @@ struct deleted {
 };
 #define DELETED_BUCKETS 256u
 
+/* Where the page before ended in a sorted list; `value` NULL and no id: this is the first. */
+struct list_after {
+    json_t *value;
+    char id[MOB_ID_TEXT_MAX];
+    bool set;
+};
+
 struct list {
     struct mob_filter early, all; /* what can be tested on a row without its state; everything */
     bool late_terms, sorted, resumed;
     bool asks_node; /* rows of tasks: those without an end are asked for at the node */
     uint64_t name; /* of this list among lists: what its cursors are bound to */
-    uint32_t skip; /* of a sorted list */
+    struct list_after after; /* of a sorted list */
     struct row *block; /* rows of the block that is read, newest first */
     struct row *held[MOB_GCS_SHARDS_MAX]; /* of each shard's last block, newest first: not their turn yet */
     struct row *waiting, **waiting_end; /* for their states, newest first */
@@ -64,14 +71,22 @@ bool list_page_end(struct scan *scan);
 
 /* ---- engine_lists.c ---- */
 
-/* Rows of a sorted list that can be paged through. */
-#define LIST_SORTED_MAX 10000u
-/* Of a sorted list the best rows stay, as many as its page and those before it have and one more; unless
- * `now`, the rest goes when it has become much. */
-void list_trim_sorted(const struct mob_engine_query *query, uint32_t skip, json_t *items, bool now);
-/* Sorts, and leaves the rows of the page behind `skip`. True: there are more; not where no page goes, which
- * is `truncated` then. */
-bool list_page_of_sorted(const struct mob_engine_query *query, uint32_t skip, json_t *items, bool *truncated);
+/* A sorted list is read whole for each page, of which the best rows stay that come behind the page before: as
+ * many as the page has and one more. So it has no end before its last row, whatever it holds. */
+bool list_comes_after(
+    const struct mob_engine_query *query, const struct list_after *after, const json_t *row);
+/* Unless `now`, the rest goes when it has become much. */
+void list_trim_sorted(const struct mob_engine_query *query, json_t *items, bool now);
+/* Sorts, and leaves the rows of the page. True: there are more. */
+bool list_page_of_sorted(const struct mob_engine_query *query, json_t *items);
+/* The cursor behind the last of `items`, allocated: the places where the list begins, and that row's value
+ * and id. */
+char *list_sorted_cursor(const struct mob_engine_query *query, const struct scan_mark *marks, uint32_t count,
+    uint64_t name, const json_t *items);
+/* False: this list gave no such cursor. list_after_fini() whatever comes of it. */
+bool list_sorted_cursor_read(
+    const char *text, struct scan_mark *marks, uint32_t count, uint64_t name, struct list_after *after_out);
+void list_after_fini(struct list_after *after);
 /* Of kind, filter and sort: another list has other places. */
 uint64_t list_name_of(const struct mob_engine_query *query);
 

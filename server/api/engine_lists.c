@@ -3,8 +3,8 @@
  * From the newest block on, a task's completion is seen before its spec, so what has ended is known when its
  * row is made. What has not is asked for at the node, all rows of a page at once (`page_end`). A page that
  * begins at a cursor has not seen the newer blocks: ends that it misses are looked for behind their specs. A
- * sorted list keeps the best rows of all blocks in reach; its pages go on by number, over the blocks that
- * were there for the first. A cursor has a place in each shard.
+ * sorted list keeps the best rows of all blocks in reach that come behind the page before, over the blocks
+ * that were there for the first. A cursor has a place in each shard.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,15 +38,20 @@ static size_t rows_of_entry(const struct row *row)
 
 static size_t wanted_rows(const struct scan *scan)
 {
-    const struct list *list = scan->context;
-    return scan->flight->op->query.limit + list->skip;
+    return scan->flight->op->query.limit;
 }
 
 /* --- sorted ones --- */
 
-void list_trim_sorted(const struct mob_engine_query *query, uint32_t skip, json_t *items, bool now)
+bool list_comes_after(const struct mob_engine_query *query, const struct list_after *after, const json_t *row)
 {
-    size_t most = query->limit + skip + 1; /* one more says that there are more */
+    struct mob_sort_key end = {after->value, after->id};
+    return !after->set || mob_sort_compare(mob_sort_key_of(row, query->sort), end, query->sort) > 0;
+}
+
+void list_trim_sorted(const struct mob_engine_query *query, json_t *items, bool now)
+{
+    size_t most = query->limit + 1u; /* one more says that there are more */
     if (json_array_size(items) <= most + (now ? 0 : 4 * CANDIDATES_MAX))
         return;
     mob_json_sort(items, query->sort);
@@ -54,18 +59,94 @@ void list_trim_sorted(const struct mob_engine_query *query, uint32_t skip, json_
         json_array_remove(items, json_array_size(items) - 1);
 }
 
-bool list_page_of_sorted(const struct mob_engine_query *query, uint32_t skip, json_t *items, bool *truncated)
+bool list_page_of_sorted(const struct mob_engine_query *query, json_t *items)
 {
-    list_trim_sorted(query, skip, items, true);
+    list_trim_sorted(query, items, true);
     mob_json_sort(items, query->sort);
-    for (size_t i = 0; i < skip && json_array_size(items) > 0; i++)
-        json_array_remove(items, 0);
-    if (json_array_size(items) <= query->limit)
+    return json_array_size(items) > query->limit && json_array_remove(items, query->limit) == 0;
+}
+
+#define SORTED_PART "--" /* before "VALUE.ID", both in hexadecimal digits, the value as JSON */
+
+static void write_hex(struct mob_text *out, const char *text)
+{
+    for (const char *c = text; *c; c++)
+        mob_text_printf(out, "%02x", (unsigned char)*c);
+}
+
+/* NULL: they are none. */
+static char *read_hex(const char *text, size_t length)
+{
+    char *out = malloc(length / 2 + 1);
+    MOB_ASSERT(out != NULL);
+    size_t n = 0;
+    unsigned byte;
+    while (2 * n + 1 < length && sscanf(text + 2 * n, "%2x", &byte) == 1)
+        out[n++] = (char)byte;
+    out[n] = '\0';
+    if (2 * n == length)
+        return out;
+    free(out);
+    return NULL;
+}
+
+char *list_sorted_cursor(const struct mob_engine_query *query, const struct scan_mark *marks, uint32_t count,
+    uint64_t name, const json_t *items)
+{
+    struct mob_sort_key end = mob_sort_key_of(json_array_get(items, json_array_size(items) - 1), query->sort);
+    char *value = end.value ? json_dumps(end.value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    struct mob_text part = {0}, whole = {0};
+    char places[SCAN_CURSOR_MAX];
+    size_t length;
+    mob_text_puts(&part, SORTED_PART);
+    write_hex(&part, value ? value : "");
+    mob_text_puts(&part, ".");
+    write_hex(&part, end.id);
+    free(value);
+    char *behind = mob_text_take(&part, &length);
+    MOB_ASSERT(behind != NULL);
+    scan_cursor_write(marks, count, name ^ mob_hash64(behind, length), places);
+    mob_text_printf(&whole, "%s%s", places, behind);
+    free(behind);
+    char *cursor = mob_text_take(&whole, &length);
+    MOB_ASSERT(cursor != NULL);
+    return cursor;
+}
+
+/* What stands behind the places. */
+static bool read_after(const char *text, struct list_after *out)
+{
+    const char *dot = strchr(text, '.');
+    char *value = dot ? read_hex(text, (size_t)(dot - text)) : NULL,
+         *id = dot ? read_hex(dot + 1, strlen(dot + 1)) : NULL;
+    bool good = value && id && strlen(id) < sizeof out->id;
+    if (good) {
+        out->value = *value ? json_loads(value, JSON_DECODE_ANY, NULL) : NULL;
+        memcpy(out->id, id, strlen(id) + 1);
+        out->set = true;
+    }
+    free(value);
+    free(id);
+    return good;
+}
+
+bool list_sorted_cursor_read(
+    const char *text, struct scan_mark *marks, uint32_t count, uint64_t name, struct list_after *after_out)
+{
+    char places[SCAN_CURSOR_MAX];
+    const char *behind = strstr(text, SORTED_PART);
+    *after_out = (struct list_after){0};
+    if (!behind || (size_t)(behind - text) >= sizeof places)
         return false;
-    json_array_remove(items, query->limit);
-    bool too_far = query->limit + skip >= LIST_SORTED_MAX;
-    *truncated |= too_far;
-    return !too_far;
+    snprintf(places, sizeof places, "%.*s", (int)(behind - text), text);
+    return scan_cursor_read(places, name ^ mob_hash64(behind, strlen(behind)), marks, count) &&
+        read_after(behind + strlen(SORTED_PART), after_out);
+}
+
+void list_after_fini(struct list_after *after)
+{
+    json_decref(after->value);
+    after->value = NULL;
 }
 
 /* --- rows --- */
@@ -98,7 +179,8 @@ static void take_rows(struct scan *scan, struct row *rows)
                 list_fill_state(scan, row);
             else if (list_find_deleted(list, mob_object_of(row->task, row->slot)))
                 json_object_set_new(row->json, "state", json_string("lost"));
-            if (mob_filter_matches(&list->all, row->json))
+            if (mob_filter_matches(&list->all, row->json) &&
+                list_comes_after(&scan->flight->op->query, &list->after, row->json))
                 json_array_append(list->items, row->json);
             list->last = row->place;
             scan->full = !list->sorted && json_array_size(list->items) >= wanted_rows(scan);
@@ -106,7 +188,7 @@ static void take_rows(struct scan *scan, struct row *rows)
         list_row_free(row);
     }
     if (list->sorted)
-        list_trim_sorted(&scan->flight->op->query, list->skip, list->items, false);
+        list_trim_sorted(&scan->flight->op->query, list->items, false);
 }
 
 /* Their turn has come, newest first. */
@@ -179,7 +261,7 @@ static void block_end(struct scan *scan, struct scan_lane *lane)
 
 /* --- the answer --- */
 
-/* A sorted list is read again from where its first page began, and what was given is left out. */
+/* A sorted list is read again from where its first page began. */
 static char *next_cursor(const struct scan *scan)
 {
     const struct list *list = scan->context;
@@ -189,10 +271,11 @@ static char *next_cursor(const struct scan *scan)
             : list->has_left[i] ? scan_mark_at(scan, list->left[i])
             : list->held[i]     ? scan_mark_at(scan, list->held[i]->place)
                                 : scan_mark_now(scan, i);
+    if (list->sorted)
+        return list_sorted_cursor(&scan->flight->op->query, marks, scan->lane_count, list->name, list->items);
     char *cursor = malloc(SCAN_CURSOR_MAX);
     MOB_ASSERT(cursor != NULL);
-    scan_cursor_write(
-        marks, scan->lane_count, list->sorted ? (uint32_t)wanted_rows(scan) : 0, list->name, cursor);
+    scan_cursor_write(marks, scan->lane_count, list->name, cursor);
     return cursor;
 }
 
@@ -203,7 +286,7 @@ static void finish_list(struct scan *scan)
     struct mob_engine_query *query = &scan->flight->op->query;
     bool more = scan_has_more(scan), truncated = more && !scan->full;
     if (list->sorted)
-        more = list_page_of_sorted(query, list->skip, list->items, &truncated);
+        more = list_page_of_sorted(query, list->items);
     json_t *out = mob_engine_page(query, list->items, more ? next_cursor(scan) : NULL, truncated);
     char *text = json_dumps(out, JSON_COMPACT);
     json_decref(out);
@@ -233,6 +316,7 @@ static void destroy_list(struct scan *scan)
         list_rows_free(list->held[i]);
     list_deleted_free(list);
     json_decref(list->items);
+    list_after_fini(&list->after);
     free(list);
 }
 
@@ -276,8 +360,10 @@ static bool read_cursor(struct scan *scan, const char *cursor)
 {
     struct list *list = scan->context;
     struct scan_mark marks[MOB_GCS_SHARDS_MAX];
-    if (!scan_cursor_read(cursor, list->name, marks, scan->lane_count, &list->skip) ||
-        list->skip >= LIST_SORTED_MAX)
+    bool read = list->sorted
+        ? list_sorted_cursor_read(cursor, marks, scan->lane_count, list->name, &list->after)
+        : scan_cursor_read(cursor, list->name, marks, scan->lane_count);
+    if (!read)
         return false;
     scan_begin_at(scan, marks);
     list->resumed = !list->sorted;

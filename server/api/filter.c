@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "common/base/decimal.h"
+#include "common/base/id.h"
 
 enum mob_status mob_filter_parse(const char *text, struct mob_filter *out)
 {
@@ -128,57 +129,76 @@ bool mob_filter_matches(const struct mob_filter *filter, const json_t *item)
 
 /* --- order --- */
 
-struct sortable {
-    json_t *item;
-    const json_t *key;
-    size_t place;
-};
-
-static int compare_keys(const json_t *x, const json_t *y)
+/* By kind first, so that any two values have an order, and any three a consistent one. */
+static int kind_rank(const json_t *x)
 {
-    if (json_is_number(x) && json_is_number(y)) {
+    if (!x || json_is_null(x))
+        return 0;
+    return json_is_boolean(x) ? 1 : json_is_number(x) ? 2 : json_is_string(x) ? 3 : 4;
+}
+
+static int compare_values(const json_t *x, const json_t *y)
+{
+    int kinds = kind_rank(x) - kind_rank(y);
+    if (kinds)
+        return kinds;
+    if (json_is_number(x)) {
         double u = json_number_value(x), v = json_number_value(y);
         return (u > v) - (u < v);
     }
-    if (json_is_string(x) && json_is_string(y))
+    if (json_is_string(x))
         return strcmp(json_string_value(x), json_string_value(y));
-    return (x != NULL) - (y != NULL);
+    return json_is_true(x) - json_is_true(y);
 }
 
-static int in_place(const struct sortable *x, const struct sortable *y)
+/* The newest of a stream first, as in lists without an order. */
+static int compare_ids(const char *x, const char *y)
 {
-    return (x->place > y->place) - (x->place < y->place);
+    struct mob_object_id a, b;
+    bool tasks = mob_task_id_parse(x, &a.task) == MOB_OK && mob_task_id_parse(y, &b.task) == MOB_OK;
+    bool objects = !tasks && mob_object_id_parse(x, &a) == MOB_OK && mob_object_id_parse(y, &b) == MOB_OK;
+    if ((tasks || objects) && a.task.index != b.task.index)
+        return a.task.index < b.task.index ? 1 : -1;
+    return strcmp(x, y);
 }
 
-static int upwards(const void *a, const void *b)
+struct mob_sort_key mob_sort_key_of(const json_t *item, const char *order)
+{
+    const char *id = json_string_value(json_object_get(item, "id"));
+    return (struct mob_sort_key){json_object_get(item, order + (*order == '-')), id ? id : ""};
+}
+
+int mob_sort_compare(struct mob_sort_key a, struct mob_sort_key b, const char *order)
+{
+    int values = compare_values(a.value, b.value);
+    return values == 0 ? compare_ids(a.id, b.id) : *order == '-' ? -values : values;
+}
+
+struct sortable {
+    json_t *item;
+    struct mob_sort_key key;
+    const char *order;
+};
+
+static int in_order(const void *a, const void *b)
 {
     const struct sortable *x = a, *y = b;
-    int order = compare_keys(x->key, y->key);
-    return order ? order : in_place(x, y);
-}
-
-/* Equal items keep their order here, too: pages of a list depend on it. */
-static int downwards(const void *a, const void *b)
-{
-    const struct sortable *x = a, *y = b;
-    int order = compare_keys(y->key, x->key);
-    return order ? order : in_place(x, y);
+    return mob_sort_compare(x->key, y->key, x->order);
 }
 
 void mob_json_sort(json_t *array, const char *order)
 {
     if (!order || !*order)
         return;
-    bool down = *order == '-';
     size_t n = json_array_size(array);
     struct sortable *items = calloc(n + 1, sizeof *items);
     if (!items)
         return;
     for (size_t i = 0; i < n; i++) {
         json_t *item = json_array_get(array, i);
-        items[i] = (struct sortable){json_incref(item), json_object_get(item, order + down), i};
+        items[i] = (struct sortable){json_incref(item), mob_sort_key_of(item, order), order};
     }
-    qsort(items, n, sizeof *items, down ? downwards : upwards);
+    qsort(items, n, sizeof *items, in_order);
     json_array_clear(array);
     for (size_t i = 0; i < n; i++)
         json_array_append_new(array, items[i].item);

@@ -30,7 +30,16 @@ bool mob_filter_bounds(const struct mob_filter *filter, const char *field, int64
 /* Is a value of a term one of ">5", ">=5", "<5", "<=5", with any decimal number? */
 bool mob_filter_is_comparison(const char *value);
 bool mob_glob(const char *pattern, const char *text);
-/* Sorts an array of objects by a field, descending with '-'. Stable. */
+/* Where an item stands in a list that is sorted by a field, descending with '-': by its value, and among
+ * equal ones by its id, the newest of a stream first. Borrowed from the item; value NULL: it has none. */
+struct mob_sort_key {
+    const json_t *value;
+    const char *id;
+};
+struct mob_sort_key mob_sort_key_of(const json_t *item, const char *order);
+/* Below 0: `a` comes first. */
+int mob_sort_compare(struct mob_sort_key a, struct mob_sort_key b, const char *order);
+/* Sorts an array of objects so. */
 void mob_json_sort(json_t *array, const char *order);
 
 #endif

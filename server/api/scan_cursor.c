@@ -41,10 +41,9 @@ static size_t write_mark(const struct scan_mark *m, char *out, size_t room)
 }
 
 void scan_cursor_write(
-    const struct scan_mark *marks, uint32_t count, uint32_t skip, uint64_t list, char out[SCAN_CURSOR_MAX])
+    const struct scan_mark *marks, uint32_t count, uint64_t list, char out[SCAN_CURSOR_MAX])
 {
     size_t at = CHECK_DIGITS + 1;
-    at += (size_t)snprintf(out + at, SCAN_CURSOR_MAX - at, "%u", skip);
     for (uint32_t i = 0; i < count; i++)
         at += write_mark(&marks[i], out + at, SCAN_CURSOR_MAX - at);
     char check[CHECK_DIGITS + 2];
@@ -78,19 +77,14 @@ static const char *read_mark(const char *text, struct scan_mark *m)
     return end > 0 && m->position > 0 ? text + end : NULL;
 }
 
-bool scan_cursor_read(
-    const char *text, uint64_t list, struct scan_mark *marks, uint32_t count, uint32_t *skip_out)
+bool scan_cursor_read(const char *text, uint64_t list, struct scan_mark *marks, uint32_t count)
 {
-    unsigned check, skip;
-    int end = 0;
     if (strlen(text) >= SCAN_CURSOR_MAX || strspn(text, "0123456789abcdef") != CHECK_DIGITS ||
-        sscanf(text, "%8x.%10u%n", &check, &skip, &end) != 2)
+        text[CHECK_DIGITS] != '.')
         return false;
-    const char *at = text + end;
+    unsigned long check = strtoul(text, NULL, 16);
+    const char *at = text + CHECK_DIGITS + 1;
     for (uint32_t i = 0; i < count && at != NULL; i++)
         at = read_mark(at, &marks[i]);
-    if (at == NULL || *at != '\0' || check != check_of(text + CHECK_DIGITS + 1, list))
-        return false;
-    *skip_out = skip;
-    return true;
+    return at != NULL && *at == '\0' && check == check_of(text + CHECK_DIGITS + 1, list);
 }

@@ -1,6 +1,6 @@
 /* Cursors of lists that are read from the log: for each shard where its reading goes on, as one text.
  *
- * A cursor is "CHECK.SKIP-MARK-MARK...", a mark for each shard: "SEQ.INDEX.TIME" (a block in memory), or
+ * A cursor is "CHECK.-MARK-MARK...", a mark for each shard: "SEQ.INDEX.TIME" (a block in memory), or
  * "cPOSITION.INCARNATION.NUMBER.INDEX.CUT_SEQ.CUT_ENTRIES.TIME" (what was flushed), or "e" (its end). CHECK
  * is a hash of the rest and of the list that it was given for, so that neither another list nor a slip of the
  * pen is taken for a place; it is no secret. Pure functions, any thread.
@@ -34,11 +34,10 @@ struct scan_mark {
 /* The longest text with its end. */
 #define SCAN_CURSOR_MAX (32u + MOB_GCS_SHARDS_MAX * 136u)
 
-/* `list` names the list: cursors of one are refused by another. `skip`: the caller's own. */
+/* `list` names the list: cursors of one are refused by another. */
 void scan_cursor_write(
-    const struct scan_mark *marks, uint32_t count, uint32_t skip, uint64_t list, char out[SCAN_CURSOR_MAX]);
+    const struct scan_mark *marks, uint32_t count, uint64_t list, char out[SCAN_CURSOR_MAX]);
 /* False: it is not one that this list gave. */
-bool scan_cursor_read(
-    const char *text, uint64_t list, struct scan_mark *marks, uint32_t count, uint32_t *skip_out);
+bool scan_cursor_read(const char *text, uint64_t list, struct scan_mark *marks, uint32_t count);
 
 #endif

@@ -170,6 +170,26 @@ def test_pages_hold_what_one_long_page_holds(c):
     problem(c, "GET", f"{V1}/tasks?cursor=nonsense", 400, "bad-request")
 
 
+def test_sorted_lists_go_on_to_their_last_row(c):
+    """Each page holds only its own rows, so there is no number of rows at which it ends; many have the same value."""
+    ids = []
+    for _ in range(11):
+        batch = c.json("POST", V1 + "/tasks:batch", {"function": "arith.add", "rows": [[i, i] for i in range(1000)], "options": {"name": "deep"}}, expect=202)
+        ids += [item["id"] for item in batch["items"]]
+    c.json("POST", V1 + "/objects:wait", {"ids": [item["returns"][0] for item in batch["items"]], "num_returns": 1000, "timeout_ms": 60000}, expect=200)
+    c.until("all have ended", lambda: not c.json("GET", f"{V1}/tasks?filter=name:deep%20AND%20state:waiting&limit=1", expect=200)["items"])
+    for order in ("submitted_us", "-submitted_us", "name"):
+        seen = pages(c, f"{V1}/tasks?filter=name:deep&sort={order}&limit=1000")
+        keys = [t[order.lstrip("-")] for t in seen]
+        check(keys == sorted(keys, reverse=order[0] == "-"), f"by {order}: in order")
+        check(len(seen) == len(ids) and {t["id"] for t in seen} == set(ids), f"by {order}: each once, to the last", len(seen))
+    page = c.json("GET", f"{V1}/tasks?filter=name:deep&sort=name&limit=3", expect=200)
+    cursor = page["next_cursor"]
+    for spoiled in (cursor[:-1], cursor.replace("--", "--7b", 1), cursor[:-1] + ("a" if cursor[-1] != "a" else "b"), cursor.split("--")[0], cursor + "00"):
+        problem(c, "GET", f"{V1}/tasks?filter=name:deep&sort=name&limit=3&cursor={spoiled}", 400, "bad-request")
+    problem(c, "GET", f"{V1}/tasks?filter=name:deep&sort=-name&limit=3&cursor={cursor}", 400, "bad-request")
+
+
 def opened(c):
     """Blocks of the log that the gateway has opened to answer requests."""
     text = c.call("GET", "/metrics")[2].decode()

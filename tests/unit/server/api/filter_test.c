@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include "common/base/id.h"
 #include "server/api/filter.h"
 
 static void filters_match_all_their_terms(void **state)
@@ -74,17 +75,47 @@ static void globs_find_backtracking_matches(void **state)
     assert_false(mob_glob("", "a"));
 }
 
-static void sorting_is_stable_both_ways(void **state)
+static const char *place_of(const json_t *array, size_t at)
+{
+    return json_string_value(json_object_get(json_array_get(array, at), "id"));
+}
+
+static void equal_ones_are_sorted_by_their_ids_both_ways(void **state)
 {
     (void)state;
-    json_t *array = json_loads("[{\"k\":2,\"n\":0},{\"k\":1,\"n\":1},{\"k\":2,\"n\":2},{\"n\":3}]", 0, NULL);
+    json_t *array =
+        json_loads("[{\"k\":2,\"id\":\"d\"},{\"k\":1,\"id\":\"c\"},{\"k\":2,\"id\":\"b\"},{\"id\":\"a\"},"
+                   "{\"k\":null,\"id\":\"0\"},{\"k\":\"x\",\"id\":\"e\"}]",
+            0, NULL);
+    static const char *const up[] = {"0", "a", "c", "b", "d", "e"},
+                             *const down[] = {"e", "b", "d", "c", "0", "a"};
     mob_json_sort(array, "k");
-    assert_int_equal(json_integer_value(json_object_get(json_array_get(array, 1), "n")), 1);
-    assert_int_equal(json_integer_value(json_object_get(json_array_get(array, 2), "n")), 0);
+    for (size_t i = 0; i < 6; i++)
+        assert_string_equal(place_of(array, i), up[i]);
     mob_json_sort(array, "-k");
-    assert_int_equal(json_integer_value(json_object_get(json_array_get(array, 0), "n")), 0);
-    assert_int_equal(json_integer_value(json_object_get(json_array_get(array, 1), "n")), 2);
-    assert_int_equal(json_integer_value(json_object_get(json_array_get(array, 3), "n")), 3);
+    for (size_t i = 0; i < 6; i++)
+        assert_string_equal(place_of(array, i), down[i]);
+    for (size_t i = 0; i + 1 < 6; i++) /* each comes behind the one before, as a page behind another does */
+        assert_true(mob_sort_compare(mob_sort_key_of(json_array_get(array, i), "-k"),
+                        mob_sort_key_of(json_array_get(array, i + 1), "-k"), "-k") < 0);
+    json_decref(array);
+}
+
+static void the_newest_task_of_a_stream_comes_first_among_equals(void **state)
+{
+    (void)state;
+    json_t *array = json_array();
+    struct mob_task_id one = mob_root_id_random();
+    for (one.index = 0; one.index < 300; one.index++) {
+        char text[MOB_ID_TEXT_MAX];
+        json_array_append_new(array, json_pack("{s:i,s:s}", "k", 1, "id", mob_task_id_format(one, text)));
+    }
+    mob_json_sort(array, "k");
+    for (size_t i = 0; i < 300; i++) {
+        struct mob_task_id id;
+        assert_int_equal(mob_task_id_parse(place_of(array, i), &id), MOB_OK);
+        assert_int_equal(id.index, 299 - i);
+    }
     json_decref(array);
 }
 
@@ -94,7 +125,8 @@ int main(void)
         cmocka_unit_test(filters_match_all_their_terms),
         cmocka_unit_test(comparisons_bound_a_number),
         cmocka_unit_test(globs_find_backtracking_matches),
-        cmocka_unit_test(sorting_is_stable_both_ways),
+        cmocka_unit_test(equal_ones_are_sorted_by_their_ids_both_ways),
+        cmocka_unit_test(the_newest_task_of_a_stream_comes_first_among_equals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

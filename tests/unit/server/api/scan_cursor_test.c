@@ -31,10 +31,8 @@ static void what_was_written_is_read(void **state)
     for (uint32_t count = 1; count <= MOB_GCS_SHARDS_MAX; count++) {
         char text[SCAN_CURSOR_MAX];
         struct scan_mark read[MOB_GCS_SHARDS_MAX];
-        uint32_t skip = 0;
-        scan_cursor_write(marks, count, 4711, LIST, text);
-        assert_true(scan_cursor_read(text, LIST, read, count, &skip));
-        assert_int_equal(skip, 4711);
+        scan_cursor_write(marks, count, LIST, text);
+        assert_true(scan_cursor_read(text, LIST, read, count));
         for (uint32_t i = 0; i < count; i++) {
             assert_int_equal(read[i].kind, marks[i].kind);
             assert_true(read[i].position == marks[i].position && read[i].number == marks[i].number);
@@ -42,11 +40,11 @@ static void what_was_written_is_read(void **state)
             assert_true(read[i].index == marks[i].index && read[i].cut_entries == marks[i].cut_entries);
             assert_true(read[i].time_ns == marks[i].time_ns);
         }
-        assert_false(scan_cursor_read(text, LIST + 1, read, count, &skip)); /* another list's */
+        assert_false(scan_cursor_read(text, LIST + 1, read, count)); /* another list's */
         if (count > 1)
-            assert_false(scan_cursor_read(text, LIST, read, count - 1, &skip));
+            assert_false(scan_cursor_read(text, LIST, read, count - 1));
         if (count < MOB_GCS_SHARDS_MAX)
-            assert_false(scan_cursor_read(text, LIST, read, count + 1, &skip));
+            assert_false(scan_cursor_read(text, LIST, read, count + 1));
     }
 }
 
@@ -58,7 +56,7 @@ static void the_longest_fits(void **state)
     char text[SCAN_CURSOR_MAX];
     for (uint32_t i = 0; i < MOB_GCS_SHARDS_MAX; i++)
         longest[i] = marks[1];
-    scan_cursor_write(longest, MOB_GCS_SHARDS_MAX, UINT32_MAX, LIST, text);
+    scan_cursor_write(longest, MOB_GCS_SHARDS_MAX, LIST, text);
     assert_in_range(strlen(text), 300, SCAN_CURSOR_MAX - 1);
 }
 
@@ -69,20 +67,19 @@ static void what_was_changed_is_refused(void **state)
     static const char others[] = "0123456789abcdef.-c";
     char text[SCAN_CURSOR_MAX], changed[SCAN_CURSOR_MAX];
     struct scan_mark read[MOB_GCS_SHARDS_MAX];
-    uint32_t skip;
-    scan_cursor_write(marks, 3, 0, LIST, text);
+    scan_cursor_write(marks, 3, LIST, text);
     for (size_t i = 0; i < strlen(text); i++) {
         for (const char *c = others; *c != '\0'; c++) {
             memcpy(changed, text, sizeof changed);
             changed[i] = *c;
-            assert_true(changed[i] == text[i] || !scan_cursor_read(changed, LIST, read, 3, &skip));
+            assert_true(changed[i] == text[i] || !scan_cursor_read(changed, LIST, read, 3));
         }
         snprintf(changed, sizeof changed, "%.*s%s", (int)i, text, text + i + 1);
-        assert_false(scan_cursor_read(changed, LIST, read, 3, &skip));
+        assert_false(scan_cursor_read(changed, LIST, read, 3));
     }
-    static const char *const bad[] = {"", "1.2", "e", "00000000.0-e-e-e", "-e-e-e", "zzzzzzzz.0-e-e-e"};
+    static const char *const bad[] = {"", "1.2", "e", "00000000.-e-e-e", "-e-e-e", "zzzzzzzz.-e-e-e"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_false(scan_cursor_read(bad[i], LIST, read, 3, &skip));
+        assert_false(scan_cursor_read(bad[i], LIST, read, 3));
 }
 
 int main(void)
