@@ -243,7 +243,8 @@ static bool make_room(struct conn *c, size_t need)
 }
 
 /* Once. MOB_OK: there may be more; MOB_AGAIN: there is none now; else the connection is closed. Behind a
- * short read nothing stands but an end, and that may have been told with it. */
+ * short read nothing stands but an end (clients send bytes only: a descriptor would cut a read short, too),
+ * and that may have been told with it. */
 static enum mob_status receive(struct conn *c, size_t need)
 {
     ssize_t n;
@@ -262,7 +263,7 @@ static enum mob_status receive(struct conn *c, size_t need)
         return MOB_CLOSED;
     }
     c->in->used += (uint32_t)n;
-    return (size_t)n < room && !c->ends ? MOB_AGAIN : MOB_OK;
+    return (size_t)n < room ? MOB_AGAIN : MOB_OK;
 }
 
 void conn_receive(struct conn *c)
@@ -282,10 +283,11 @@ void conn_readable(struct conn *c)
             set_stalled(c, true);
             return;
         }
-        if (drained || c->closing)
+        if (c->closing)
             return;
-        if (i == RECV_LOOPS) {
-            watch(c);
+        if (drained || i == RECV_LOOPS) {
+            if (!drained || c->ends) /* the end is read when what came before it is answered */
+                watch(c);
             return;
         }
         enum mob_status status = receive(c, need);

@@ -1,5 +1,6 @@
 /* A real member and those who connect to it: who does not prove that he knows the cluster's secret is told
  * why, the member's log says it too, and nobody keeps others out by saying nothing. */
+#include <dirent.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -348,6 +349,93 @@ static void without_descriptors_the_member_ends_what_it_cannot_take(void **state
     assert_int_equal(prlimit(box.gcs, RLIMIT_NOFILE, &before, NULL), 0);
 }
 
+/* ---- what is read of a connection ---- */
+
+#define QUESTIONS 2000u /* more than a connection's share of one pass of the member's loop */
+
+static size_t ask_bytes(uint8_t *out, uint64_t tag)
+{
+    struct mob_gcs_get get = {.tag = tag, .query = MOB_GCS_Q_STATS, .table = MOB_GCS_HERE};
+    struct mob_gcs_frame frame = {
+        .type = MOB_GCS_GET, .head = (const uint8_t *)&get, .head_bytes = sizeof get};
+    mob_gcs_frame_encode(&frame, out);
+    memcpy(out + MOB_GCS_FRAME_HEADER_BYTES, &get, sizeof get);
+    return MOB_GCS_FRAME_HEADER_BYTES + sizeof get;
+}
+
+static void expect_rows(struct raw *r)
+{
+    struct mob_opening_say word;
+    do
+        assert_true(raw_next(r, &word));
+    while (word.type != MOB_GCS_ROWS);
+}
+
+static uint32_t descriptors(void)
+{
+    char path[64];
+    uint32_t count = 0;
+    snprintf(path, sizeof path, "/proc/%d/fd", box.gcs);
+    DIR *directory = opendir(path);
+    assert_non_null(directory);
+    while (readdir(directory) != NULL)
+        count++;
+    closedir(directory);
+    return count;
+}
+
+/* What came together with the end of a connection is answered, and the end is not overlooked; also when the
+ * member finds both at once. */
+static void who_asks_and_ends_is_answered(void **state)
+{
+    (void)state;
+    struct mob_gcs_welcome welcome;
+    struct mob_opening_say hello, proof, word;
+    uint8_t bytes[512];
+    uint32_t before = descriptors();
+    for (int i = 0; i < 40; i++) {
+        struct raw r;
+        size_t length = ask_bytes(bytes, 1);
+        raw_prove(&r, &hello, &proof, &welcome);
+        kill(box.gcs, i % 2 == 0 ? SIGSTOP : SIGCONT);
+        assert_int_equal(send(r.fd, bytes, length, MSG_NOSIGNAL), length);
+        assert_int_equal(shutdown(r.fd, i % 4 < 2 ? SHUT_WR : SHUT_RDWR), 0);
+        kill(box.gcs, SIGCONT);
+        if (i % 4 < 2)
+            expect_rows(&r);
+        while (raw_next(&r, &word)) {
+        }
+        close(r.fd);
+    }
+    for (int64_t deadline = soon(); descriptors() > before; poll(NULL, 0, 2))
+        assert_true(mob_now() < deadline);
+}
+
+/* Nobody wakes the member for the rest of what was there when it looked, nor for half a question. */
+static void all_that_came_together_is_answered(void **state)
+{
+    (void)state;
+    static uint8_t bytes[QUESTIONS * 256u];
+    struct mob_gcs_welcome welcome;
+    struct mob_opening_say hello, proof;
+    struct raw r;
+    size_t length = 0;
+    int size = sizeof bytes;
+    raw_prove(&r, &hello, &proof, &welcome);
+    assert_int_equal(setsockopt(r.fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size), 0);
+    for (uint32_t i = 0; i < QUESTIONS; i++)
+        length += ask_bytes(bytes + length, i);
+    size_t half = length - 40;
+    kill(box.gcs, SIGSTOP);
+    assert_int_equal(send(r.fd, bytes, half, MSG_NOSIGNAL), half);
+    kill(box.gcs, SIGCONT);
+    for (uint32_t i = 0; i + 1 < QUESTIONS; i++)
+        expect_rows(&r);
+    assert_int_equal(send(r.fd, bytes + half, length - half, MSG_NOSIGNAL), length - half);
+    expect_rows(&r);
+    close(r.fd);
+}
+
 /* Comes in as a member would. */
 static void link_comes_in(const char *path, uint64_t id)
 {
@@ -430,6 +518,8 @@ int main(void)
         cmocka_unit_test(nothing_is_done_for_who_has_proved_nothing),
         cmocka_unit_test(the_silent_keep_nobody_out_and_are_given_up),
         cmocka_unit_test(without_descriptors_the_member_ends_what_it_cannot_take),
+        cmocka_unit_test(who_asks_and_ends_is_answered),
+        cmocka_unit_test(all_that_came_together_is_answered),
         cmocka_unit_test(strangers_keep_no_member_out),
         cmocka_unit_test(who_was_told_of_collecting_is_told_of_its_end),
     };
