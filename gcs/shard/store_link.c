@@ -53,7 +53,8 @@ static bool only_told(const struct mob_shard *sh)
 int64_t store_gathers_until(const struct mob_shard *sh)
 {
     const struct mob_store *st = &sh->store;
-    bool gathers = st->open != NULL && store_open_bytes(sh) < GATHER_BYTES_MAX && only_told(sh);
+    bool may_leave = st->link != NULL && st->passes < PASSES_MAX; /* else its time is of no use */
+    bool gathers = may_leave && st->open != NULL && store_open_bytes(sh) < GATHER_BYTES_MAX && only_told(sh);
     return gathers ? st->open_ns + GATHER_NS : 0;
 }
 

@@ -560,6 +560,31 @@ static void a_members_loop_stays_on_its_cores(void **state)
     close_chain(&box, gcs);
 }
 
+/* Its loop does not look again and again whether it can send what its Redis, which does not answer, takes no
+ * more of. */
+static void a_head_whose_redis_stands_still_rests(void **state)
+{
+    (void)state;
+    struct chain_box box;
+    struct mob_gcs *gcs = open_chain(&box, 2);
+    const struct gcs_box *head = &box.member[chain_box_place(&box, false)];
+    put_number(gcs, 0, 7);
+    for (int64_t until = mob_now() + 1500 * MOB_MS; mob_now() < until;)
+        gcs_box_step(gcs, 5); /* a sync each second: while one is under way its loop waits for answers */
+    kill(head->redis, SIGSTOP);
+    for (uint32_t i = 0; i < 50; i++, poll(NULL, 0, 1))
+        put_number(gcs, i, 7);
+    int64_t used = gcs_box_cpu_ns(head->gcs), since = mob_now();
+    poll(NULL, 0, 1000);
+    used = gcs_box_cpu_ns(head->gcs) - used;
+    since = mob_now() - since;
+    print_message("used %lld of %lld us\n", (long long)used / 1000, (long long)since / 1000);
+    assert_true(used < since / 20);
+    kill(head->redis, SIGCONT);
+    put_number(gcs, 1, 8);
+    close_chain(&box, gcs);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -576,6 +601,7 @@ int main(void)
         cmocka_unit_test(a_joiner_behind_one_that_died_is_answered),
         cmocka_unit_test(who_asks_a_member_that_collects_is_refused),
         cmocka_unit_test(a_members_loop_stays_on_its_cores),
+        cmocka_unit_test(a_head_whose_redis_stands_still_rests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
