@@ -270,6 +270,8 @@ static void stop(struct mob_shard *sh)
     int64_t deadline = mob_now() + STOP_NS;
     struct epoll_event events[EVENTS_MAX];
     mob_listener_fini(&sh->listener);
+    if (sh->options.stop_fd != NULL) /* it stays readable */
+        epoll_ctl(sh->epoll_fd, EPOLL_CTL_DEL, *sh->options.stop_fd, NULL);
     bool marked = false;
     while (sh->failure == MOB_OK && mob_now() < deadline && sh->store.link != NULL &&
         !mob_chain_collecting(sh->chain)) {

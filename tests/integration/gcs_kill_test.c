@@ -348,6 +348,31 @@ static void a_clean_stop_needs_no_collecting(void **state)
     writer_fini(&w);
 }
 
+/* It waits asleep for what its Redis has not answered, and ends clean when it has. */
+static void a_stop_waits_for_redis_at_rest(void **state)
+{
+    (void)state;
+    struct writer w;
+    writer_init(&w, "everysec");
+    load_for(&w, 200, DEADLINE_NS);
+    kill(w.box.redis, SIGSTOP);
+    kill(w.box.gcs, SIGTERM);
+    poll(NULL, 0, 50);
+    int64_t used = gcs_box_cpu_ns(w.box.gcs), since = mob_now();
+    poll(NULL, 0, 1000);
+    used = gcs_box_cpu_ns(w.box.gcs) - used;
+    since = mob_now() - since;
+    print_message("used %lld of %lld us\n", (long long)used / 1000, (long long)since / 1000);
+    assert_true(used < since / 20);
+    kill(w.box.redis, SIGCONT);
+    assert_int_equal(gcs_box_end(&w.box.gcs, SIGTERM), 0);
+    gcs_box_start_gcs(&w.box);
+    load_for(&w, 200, DEADLINE_NS);
+    drain(&w, true);
+    assert_int_equal(check_log(&w, w.gcs), w.appended);
+    writer_fini(&w);
+}
+
 /* The member dies by itself at each of its commit points, and is started again without the failpoint. */
 static void death_at_each_commit_point_loses_nothing(void **state)
 {
@@ -551,6 +576,7 @@ int main(void)
         cmocka_unit_test(clients_give_back_what_a_torn_file_lost),
         cmocka_unit_test(a_loss_with_durability_no_is_named_and_the_log_sealed),
         cmocka_unit_test(a_clean_stop_needs_no_collecting),
+        cmocka_unit_test(a_stop_waits_for_redis_at_rest),
         cmocka_unit_test(restart_after_the_end_of_all_waits_for_nobody),
         cmocka_unit_test(death_at_each_commit_point_loses_nothing),
         cmocka_unit_test(a_full_disk_stalls_and_loses_nothing),
