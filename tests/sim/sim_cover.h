@@ -138,7 +138,7 @@ enum sim_fault_kind {
     X(STARTS, "chains started again after everything died", 560) \
     X(STARTS_HEARD_LATE, "clients that heard of that from a later configuration", 6) \
     X(COLLECTED_AGAIN, "requests put back after that", 8700) \
-    X(DIES_COLLECTING, "member dies while it puts them back", 0) \
+    X(DIES_COLLECTING, "member dies while it puts them back", 1) \
     X(COLLECT_ABSENT, "clients that did not answer then", 310) \
     X(LOSSES, "losses named", 320) \
     X(SEALS, "logs sealed", 1400) \
