@@ -451,6 +451,8 @@ static void measure_normal(struct failover *f)
         return;
     }
     run_size(f, 1);
+    if (!f->b->options.quick && f->wrong == NULL)
+        run_size(f, 512);
     if (root)
         MOB_ASSERT(prctl(PR_SET_SECUREBITS, before) == 0 && let_pass(false));
     write_row(f, "gcs_failover_normal");
