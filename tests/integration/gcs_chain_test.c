@@ -114,6 +114,53 @@ static void a_killed_tail_is_replaced(void **state)
     kill_one(true);
 }
 
+/* ---- bounds ---- */
+
+/* The largest value under the longest key is in one batch of the snapshot that the joiner takes. */
+static void the_largest_value_comes_with_a_snapshot(void **state)
+{
+    (void)state;
+    struct chain_box box;
+    struct mob_gcs *gcs = open_chain(&box, 2);
+    static uint8_t key[MOB_GCS_KEY_MAX], value[MOB_GCS_VALUE_MAX];
+    memset(key, 'k', sizeof key);
+    for (size_t i = 0; i < sizeof value; i++)
+        value[i] = (uint8_t)(i * i >> 7);
+    struct mob_gcs_put put = {.table = MOB_GCS_KV,
+        .key = key,
+        .key_length = sizeof key,
+        .value = value,
+        .value_length = sizeof value,
+        .if_version = MOB_GCS_ANY_VERSION};
+    assert_int_equal(mob_gcs_put_wait(gcs, &put, DEADLINE, NULL), MOB_OK);
+    int slot = chain_box_place(&box, true);
+    assert_true(slot >= 0);
+    gcs_box_end(&box.member[slot].gcs, SIGKILL);
+    put_number(gcs, 1, 1);
+    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
+    gcs_box_end(&box.member[1 - slot].gcs, SIGKILL); /* what is left is the member that joined */
+    gcs_box_end(&box.member[1 - slot].redis, SIGKILL);
+    struct mob_gcs_result *result;
+    assert_int_equal(mob_gcs_get_wait(gcs, MOB_GCS_KV, key, sizeof key, DEADLINE, &result), MOB_OK);
+    const struct mob_gcs_answer *a = mob_gcs_result_answer(result);
+    assert_int_equal(a->kv_count, 1);
+    assert_int_equal(a->kvs[0].value_length, sizeof value);
+    assert_memory_equal(a->kvs[0].value, value, sizeof value);
+    mob_gcs_result_destroy(result);
+    close_chain(&box, gcs);
+}
+
+/* What is answered and not durable yet, which a client keeps, is not what its limit counts. */
+static void who_waits_for_each_answer_meets_no_limit(void **state)
+{
+    (void)state;
+    struct chain_box box;
+    struct mob_gcs *gcs = open_chain(&box, 1);
+    put_numbers(gcs, 0, 2 * MOB_GCS_OPS_MAX); /* a fraction of the second after which they are durable */
+    assert_int_equal(get_number(gcs, 2 * MOB_GCS_OPS_MAX - 1), 2 * MOB_GCS_OPS_MAX);
+    close_chain(&box, gcs);
+}
+
 /* ---- a member whose Redis lost something ---- */
 
 #define LARGE_BYTES 4096u /* more than the tables hold: it is in Redis only */
@@ -593,6 +640,8 @@ int main(void)
         cmocka_unit_test(two_members_take_writes_and_answer_reads),
         cmocka_unit_test(a_killed_head_is_replaced),
         cmocka_unit_test(a_killed_tail_is_replaced),
+        cmocka_unit_test(the_largest_value_comes_with_a_snapshot),
+        cmocka_unit_test(who_waits_for_each_answer_meets_no_limit),
         cmocka_unit_test(a_hole_in_the_only_store_is_not_copied),
         cmocka_unit_test(a_hole_in_the_only_store_can_be_given_up),
         cmocka_unit_test(a_store_that_lacks_a_value_stays_the_shortest),
