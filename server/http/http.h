@@ -91,11 +91,11 @@ struct mob_http_reply {
 struct mob_http_request {
     /* the request, as the front read it */
     enum mob_http_method method;
+    unsigned header_count; /* here, and others beside their like: ten thousand of these may be parked */
     char *target; /* raw, as sent: path[?query]; split in place */
     const char *path; /* raw path, still percent-encoded */
     const char *query; /* raw query, "" if none */
     const struct mob_http_header *headers;
-    unsigned header_count;
     char *body; /* NUL behind it, for parsers that like one */
     size_t body_length, body_limit;
     uint64_t content_length; /* UINT64_MAX: chunked; 0 when there is none */
@@ -103,17 +103,17 @@ struct mob_http_request {
     uint16_t peer_port;
 
     /* set by the service */
+    struct {
+        bool known;
+        uint32_t requests, full_in_s;
+    } rate_left; /* of its key, after this request */
+    char request_id[MOB_HTTP_REQUEST_ID_MAX];
     void *service; /* the service's own context */
     const struct mob_principal *principal;
     const struct mob_route *route;
     void *state; /* of the route */
     void (*state_free)(void *state);
     void *idempotency; /* the key this request holds */
-    struct {
-        bool known;
-        uint32_t requests, full_in_s;
-    } rate_left; /* of its key, after this request */
-    char request_id[MOB_HTTP_REQUEST_ID_MAX];
     char *segment_values[MOB_HTTP_SEGMENTS_MAX]; /* decoded parameters of the path pattern, inside
                                                     `segment_memory` */
     char *segment_memory;
