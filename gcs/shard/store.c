@@ -1,8 +1,8 @@
 /* Passes of writes to Redis. What is small and changes often goes to the journal (journal.c), in one APPEND
  * that says the position, too; blocks and other rows are one MSET, with the position. Each is atomic, one
  * command in the append-only file, one answer; a pass that has both, or deletions, is MULTI, MSET, APPEND,
- * UNLINK, EXEC. Passes are pipelined. When Redis comes back after its death the chain gives what it lacks
- * again.
+ * UNLINK, EXEC. Large passes are pipelined, small ones wait for each other (store_pass_waits). When Redis
+ * comes back after its death the chain gives what it lacks again.
  */
 #include "gcs/shard/shard_internal.h"
 

@@ -59,7 +59,8 @@ int64_t store_gathers_until(const struct mob_shard *sh)
 }
 
 /* Who is waited for sends at once what is alone, and behind a pass that is under way what has come until its
- * answer: each pass is a wake of Redis and a command, a hundred times what a row in it costs. */
+ * answer: each pass is a command and a wake of Redis, of which a few entries each would be most of its work
+ * (docs/performance.md, "gcs_ops"). */
 bool store_pass_waits(const struct mob_shard *sh)
 {
     const struct mob_store *st = &sh->store;

@@ -24,7 +24,8 @@ struct deleted {
 };
 #define DELETED_BUCKETS 256u
 
-/* Where the page before ended in a sorted list; `value` NULL and no id: this is the first. */
+/* Where the page before ended in a sorted list, by value (NULL: that row had none) and id; `set` false: this
+ * is the first page. */
 struct list_after {
     json_t *value;
     char id[MOB_ID_TEXT_MAX];
