@@ -55,7 +55,8 @@
  * asked beyond that waits here, as a question. */
 #define COLD_ANSWERS_MAX 4u
 #define COLD_OUT_BYTES (1u << 20) /* a connection that has more to read first reads that */
-#define PASS_BYTES_MAX (4u << 20) /* of one batch of writes */
+/* Of one batch of writes. What Redis gathers of a command for its file it copies again for each MiB of it. */
+#define PASS_BYTES_MAX (1u << 20)
 #define PASSES_MAX 4u /* batches of writes unanswered by Redis */
 /* Above the soft cap memory is measured, and everysec syncs, so often: only what is durable can be flushed.
  */
@@ -378,6 +379,8 @@ void store_flush(struct mob_shard *sh); /* the loop's pass ends: submit */
 bool store_idle(const struct mob_shard *sh);
 void store_drop_unsent(struct mob_shard *sh); /* Redis is gone: the chain will give them again */
 
+/* What is set next begins a new pass if the open one is full (PASS_BYTES_MAX), or deletes. */
+void store_before_set(struct mob_shard *sh);
 /* For effects: into the open pass. */
 void store_set(struct mob_shard *sh, const void *key, size_t key_length, const void *value, size_t length);
 void store_delete(struct mob_shard *sh, const void *key, size_t length);

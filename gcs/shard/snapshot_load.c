@@ -127,12 +127,14 @@ void snapshot_load(struct mob_shard *sh, const struct mob_gcs_link_msg *m)
     struct mob_reader r = mob_reader_of(m->body, m->body_bytes);
     struct mob_chain_row row;
     (void)MOB_FAILPOINT("gcs.joiner_rows");
-    while (mob_chain_row_next(&r, &row))
+    while (mob_chain_row_next(&r, &row)) {
+        store_before_set(sh);
         if (!load_row(sh, &row)) {
             MOB_LOG_ERROR("gcs", "snapshot_row_bad", "kind=%u bytes=%u", row.kind, row.bytes);
             sh->failure = MOB_CORRUPT;
             return;
         }
+    }
     if (mob_chain_applied(sh->chain) == 0 && m->link.seq != 0)
         return;
     /* The last batch: from here on the store is a state, as of where the snapshot began. */

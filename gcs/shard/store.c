@@ -154,7 +154,7 @@ static void close_pass(struct mob_shard *sh)
 }
 
 /* A pass sets before it deletes, so a set behind a deletion begins the next. */
-static void before_set(struct mob_shard *sh)
+void store_before_set(struct mob_shard *sh)
 {
     struct mob_store *st = &sh->store;
     if (st->open != NULL && (st->open_deletes > 0 || store_open_bytes(sh) > PASS_BYTES_MAX))
@@ -272,7 +272,7 @@ void store_entry(struct mob_shard *sh, const struct mob_chain_entry *e)
     /* While Redis is away nothing is queued: the chain gives all that it lacks when it is back. */
     if (sh->store.link == NULL)
         return;
-    before_set(sh);
+    store_before_set(sh);
     open_pass(sh);
     uint64_t keeper = mob_chain_entry_keeper(e);
     if ((keeper & MOB_GCS_CLIENT_BIT) != 0) {
@@ -292,7 +292,7 @@ void store_position(struct mob_shard *sh, uint64_t epoch, uint64_t seq)
 {
     if (sh->store.link == NULL)
         return;
-    before_set(sh);
+    store_before_set(sh);
     open_pass(sh);
     sh->store.open_epoch = epoch;
     sh->store.open_seq = seq;
@@ -360,7 +360,7 @@ void store_identity(struct mob_shard *sh, const struct attached *a)
 {
     if (sh->store.link == NULL)
         return;
-    before_set(sh);
+    store_before_set(sh);
     uint8_t key[9];
     mob_redis_key(key, 'c', a->client);
     set_pair(sh, key, sizeof key, &a->identity, sizeof a->identity);
@@ -381,7 +381,7 @@ void store_forget(struct mob_shard *sh, uint64_t client)
 
 void store_meta(struct mob_shard *sh)
 {
-    before_set(sh);
+    store_before_set(sh);
     set_pair(sh, "m", 1, &sh->store.meta, sizeof sh->store.meta);
 }
 

@@ -332,12 +332,63 @@ static uint32_t says(const struct gcs_box *member, const char *text)
     return times;
 }
 
+static void fail_with_log(const struct gcs_box *member)
+{
+    char path[128], line[1024];
+    snprintf(path, sizeof path, "%s/gcs.log", member->directory);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        fputs(line, stderr);
+    fail_msg("the log above does not say what it is to");
+}
+
 static void wait_until_says(struct chain_box *box, int slot, const char *text)
 {
     for (int64_t deadline = DEADLINE; says(&box->member[slot], text) == 0; poll(NULL, 0, 10)) {
         assert_true(mob_now() < deadline);
         chain_box_tend(box);
     }
+}
+
+static void wait_until_stopped(pid_t pid)
+{
+    char path[64], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    for (int64_t deadline = DEADLINE; state != 'T'; poll(NULL, 0, 1)) {
+        assert_true(mob_now() < deadline);
+        FILE *file = fopen(path, "re");
+        assert_non_null(file);
+        assert_int_equal(fscanf(file, "%*d (%*[^)]) %c", &state), 1);
+        fclose(file);
+    }
+}
+
+/* What Redis gathers of one command for its file it copies again and again as it grows, so one of a hundred
+ * MiB took seconds, and as many clients' requests wait behind it. A store that is slow while a snapshot comes
+ * is given it in commands of a bounded size all the same. */
+static void a_snapshot_is_stored_in_bounded_commands(void **state)
+{
+    (void)state;
+    struct chain_box box;
+    struct mob_gcs *gcs = open_chain(&box, 2);
+    put_larges(gcs, 1000);
+    int slot = chain_box_place(&box, true);
+    assert_true(slot >= 0);
+    struct gcs_box *joiner = &box.member[slot];
+    gcs_box_end(&joiner->gcs, SIGKILL);
+    put_number(gcs, 1000, 7); /* the other one is alone */
+    joiner->failpoints = "gcs.joiner_rows=stop@1";
+    chain_box_start_member(&box, (uint32_t)slot);
+    wait_until_stopped(joiner->gcs);
+    kill(joiner->redis, SIGSTOP);
+    kill(joiner->gcs, SIGCONT);
+    wait_until_says(&box, slot, "snapshot_taken");
+    kill(joiner->redis, SIGCONT);
+    joiner->failpoints = NULL;
+    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
+    assert_in_range(gcs_box_largest_command(joiner), 64u << 10, (1u << 20) + (64u << 10));
+    assert_true(gcs_box_file_bytes(joiner) > 1000 * LARGE_BYTES);
+    close_chain(&box, gcs);
 }
 
 /* The only one that is left lacks a value. Nobody becomes a member without it: the chain stays alone and says
@@ -438,7 +489,8 @@ static void who_lacks_what_others_have_begins_anew(void **state)
     assert_true(chain_box_wait_length(&box, 3, DEADLINE));
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(blocks_of(&box.member[i], &last), BLOCKS);
-    assert_true(says(&box.member[middle], "snapshot_row_lost") > 0);
+    if (says(&box.member[middle], "snapshot_row_lost") == 0)
+        fail_with_log(&box.member[middle]);
     close_chain(&box, gcs);
 }
 
@@ -642,6 +694,7 @@ int main(void)
         cmocka_unit_test(a_killed_tail_is_replaced),
         cmocka_unit_test(the_largest_value_comes_with_a_snapshot),
         cmocka_unit_test(who_waits_for_each_answer_meets_no_limit),
+        cmocka_unit_test(a_snapshot_is_stored_in_bounded_commands),
         cmocka_unit_test(a_hole_in_the_only_store_is_not_copied),
         cmocka_unit_test(a_hole_in_the_only_store_can_be_given_up),
         cmocka_unit_test(a_store_that_lacks_a_value_stays_the_shortest),

@@ -206,6 +206,37 @@ uint64_t gcs_box_file_bytes(const struct gcs_box *box)
     return (uint64_t)st.st_size;
 }
 
+/* Past one command of the protocol's ("*N", then N times "$BYTES" and the bytes); false: it does not end
+ * here.
+ */
+static bool skip_command(FILE *file)
+{
+    unsigned arguments;
+    unsigned long bytes;
+    if (fscanf(file, "*%u\r\n", &arguments) != 1)
+        return false;
+    for (; arguments > 0; arguments--)
+        if (fscanf(file, "$%lu", &bytes) != 1 || fseek(file, 2 + (long)bytes + 2, SEEK_CUR) != 0)
+            return false;
+    return true;
+}
+
+uint64_t gcs_box_largest_command(const struct gcs_box *box)
+{
+    char path[160];
+    struct stat st;
+    newest_file(box, path, &st);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        die("open", path);
+    long largest = 0;
+    for (long begin = 0; skip_command(file) && ftell(file) <= st.st_size; begin = ftell(file))
+        if (ftell(file) - begin > largest)
+            largest = ftell(file) - begin;
+    fclose(file);
+    return (uint64_t)largest;
+}
+
 uint64_t gcs_box_cut_file(const struct gcs_box *box, uint64_t bytes)
 {
     char path[160];

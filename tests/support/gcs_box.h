@@ -49,6 +49,8 @@ bool gcs_box_ended(pid_t *pid);
 void gcs_box_fini(struct gcs_box *box);
 /* Of the newest file that Redis appends to. */
 uint64_t gcs_box_file_bytes(const struct gcs_box *box);
+/* Of the whole commands in it, the one with most bytes. */
+uint64_t gcs_box_largest_command(const struct gcs_box *box);
 /* As if the machine's power had failed: the newest part of that file never reached the disk. Returns how much
  * that is. */
 uint64_t gcs_box_cut_file(const struct gcs_box *box, uint64_t bytes);
