@@ -1,4 +1,4 @@
-/* gcs_overhead: tasks_async on a cluster with a chain of two against one with a chain of one, in turn. */
+/* gcs_overhead: tasks_async on a cluster with a chain of two against one with a chain of one, in pairs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
