@@ -6,7 +6,6 @@
  * sorted list keeps the best rows of all blocks in reach that come behind the page before, over the blocks
  * that were there for the first. A cursor has a place in each shard.
  */
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,11 +70,8 @@ bool list_page_of_sorted(const struct mob_engine_query *query, json_t *items)
 
 static void write_hex(struct mob_text *out, const char *text)
 {
-    size_t length = strlen(text);
-    char *digits = malloc(2 * length + 1);
-    MOB_ASSERT(digits != NULL);
-    mob_text_puts(out, sodium_bin2hex(digits, 2 * length + 1, (const unsigned char *)text, length));
-    free(digits);
+    for (const char *c = text; *c; c++)
+        mob_text_printf(out, "%02x", (unsigned char)*c);
 }
 
 /* NULL: they are none. */
@@ -84,12 +80,14 @@ static char *read_hex(const char *text, size_t length)
     char *out = malloc(length / 2 + 1);
     MOB_ASSERT(out != NULL);
     size_t n = 0;
-    if (sodium_hex2bin((unsigned char *)out, length / 2, text, length, NULL, &n, NULL) != 0) {
-        free(out);
-        return NULL;
-    }
+    unsigned byte;
+    while (2 * n + 1 < length && sscanf(text + 2 * n, "%2x", &byte) == 1)
+        out[n++] = (char)byte;
     out[n] = '\0';
-    return out;
+    if (2 * n == length)
+        return out;
+    free(out);
+    return NULL;
 }
 
 char *list_sorted_cursor(const struct mob_engine_query *query, const struct scan_mark *marks, uint32_t count,
