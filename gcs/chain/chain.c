@@ -253,6 +253,7 @@ enum mob_status mob_chain_append(struct mob_chain *c, const struct mob_chain_ent
     c->applied = seq;
     c->digest = e->digest = digest_of(c, e);
     c->end++;
+    c->kept_bytes += e->body_bytes;
     mob_chain_mark(c);
     return MOB_OK;
 }

@@ -33,7 +33,13 @@
 #define MOB_CHAIN_SNAPSHOT_BYTES (64u << 10) /* of rows in one batch: 0.2 ms of work */
 #define MOB_CHAIN_SNAPSHOT_MAX \
     (1020u << 10) /* the same with one last large row: the largest value, its key, heads */
-#define MOB_CHAIN_JOIN_WINDOW 1024u /* entries of the log on their way to a joiner */
+/* Between two batches while clients write, at most: a put meets one batch and not several, and the joiner and
+ * its store leave a part of the cores. Less, the more of what may be kept for the joiner is kept already. */
+#define MOB_CHAIN_JOIN_REST_NS (400 * 1000ll)
+/* Entries of the log on their way to a joiner: so few that neither side is long at them while a put waits;
+ * twice as many each time that they were too few for the joiner to get nearer to the end (long ways). */
+#define MOB_CHAIN_JOIN_WINDOW_MIN 32u
+#define MOB_CHAIN_JOIN_WINDOW_MAX 1024u
 
 struct mob_chain;
 
@@ -105,6 +111,8 @@ struct mob_chain_options {
     int64_t lease_ns, resend_ns; /* 0: as above */
     int64_t stall_ns; /* of a joiner: 0: as above */
     uint32_t snapshot_bytes; /* 0: as above */
+    int64_t join_rest_ns; /* MOB_CHAIN_JOIN_REST_NS; 0: none */
+    uint64_t kept_bytes_max; /* of bodies that the owner can hold before clients wait; 0: any number */
     bool commit_on_disk; /* `always`: committed only when it is on the disk of all members */
 };
 /* NULL when out of memory. Starts at seq 0, nobody known; with self 0 SERVING in epoch 1, else IDLE. */
@@ -229,7 +237,8 @@ MOB_MUST_USE enum mob_status mob_chain_on_message(
     struct mob_chain *c, const struct mob_gcs_link_msg *message, void *hold);
 /* The master answered the heartbeat that this member sent at sent_ns of its own clock in `epoch`. */
 void mob_chain_on_lease(struct mob_chain *c, uint64_t epoch, int64_t sent_ns);
-/* At least every resend_ns / 2. The clock is the owner's own, monotonic. */
+/* At least every resend_ns / 2, and in each turn of an owner that gives join_rest_ns: a rest ends here. The
+ * clock is the owner's own, monotonic. */
 void mob_chain_on_tick(struct mob_chain *c, int64_t now_ns);
 /* An IDLE member is to be a new one, says a master whose newest configuration is of `epoch`: it forgets what
  * it has and joins behind the tail. Not obeyed unless that is newer than what its store took part in: a

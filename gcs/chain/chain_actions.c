@@ -121,7 +121,7 @@ static bool next_log(struct mob_chain *c, struct mob_chain_action *out)
         return false;
     if (s->log_at < c->first)
         s->log_at = c->first;
-    if (s->log_at >= c->end || mob_chain_seq_before(c, s->log_at) >= s->acked + MOB_CHAIN_JOIN_WINDOW)
+    if (s->log_at >= c->end || mob_chain_seq_before(c, s->log_at) >= s->acked + s->window)
         return false;
     send_entry(c, s->joiner, MOB_GCS_LOG, s->log_at++, out);
     c->out.link.token = s->token;
@@ -177,6 +177,7 @@ static void pop(struct mob_chain *c)
     struct mob_chain_entry *e = mob_chain_at(c, c->first);
     c->base_seq = e->seq;
     c->base_digest = e->digest;
+    c->kept_bytes -= e->body_bytes;
     free(e->drops);
     if (e->own_body)
         free((void *)(uintptr_t)e->body);

@@ -88,6 +88,12 @@ struct mob_chain_source {
     int64_t heard_ns, said_ns; /* of the joiner; how far the log goes, to it */
     uint64_t batch; /* under way at the owner */
     bool owner_busy;
+    uint64_t given_at; /* what was applied when the last batch left */
+    int64_t rest_until_ns;
+    struct mob_chain_cursor cursor; /* of the batch that was asked for last */
+    uint64_t waiting; /* that batch, until the end of the rest; 0: it does not wait */
+    uint32_t window; /* entries of the log on their way */
+    uint64_t lag_then; /* what the joiner lacked when it was told last how far the log goes */
 };
 
 /* This member joins. */
@@ -124,6 +130,7 @@ struct mob_chain {
     struct mob_chain_entry *ring;
     size_t capacity;
     uint64_t first, end;
+    uint64_t kept_bytes; /* of their bodies */
     uint64_t store_at, reply_at, forward_at;
     uint64_t base_seq, base_digest; /* of the entry before ring[first] */
     bool void_ring; /* all of it is to be released */
@@ -237,6 +244,7 @@ MOB_MUST_USE enum mob_status mob_chain_take_entry(
 /* ---- chain_join.c ---- */
 void mob_chain_join_begin(struct mob_chain *c);
 void mob_chain_join_tick(struct mob_chain *c);
+void mob_chain_source_rested(struct mob_chain *c); /* each turn: is a batch's time there? */
 MOB_MUST_USE enum mob_status mob_chain_join_message(
     struct mob_chain *c, const struct mob_gcs_link_msg *m, void *hold);
 void mob_chain_source_end(struct mob_chain *c);

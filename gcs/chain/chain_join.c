@@ -15,6 +15,8 @@
 /* Each question for a batch is a batch made at the source, so one that is not answered is asked again after
  * twice as long each time, up to so long: a source that is busy is not kept busy with the same batch. */
 #define ASK_PAUSE_MAX_NS (32 * 1000000ll)
+#define JOIN_ENTRIES_MAX (MOB_CHAIN_ENTRIES_MAX / 2) /* of the log, kept for a joiner */
+#define LAG_SHRINKS 16 /* by this part at least from one position that is told to the next */
 #define CLIENTS_AT_ONCE 32u
 #define CLIENT_ROW_MAX (20u + MOB_GCS_WINDOW * sizeof(struct mob_gcs_reply))
 
@@ -136,11 +138,24 @@ static void write_keys(struct mob_chain *c, struct mob_chain_cursor *cursor, str
     cursor_set(cursor, SECTION_OWNER, NULL, 0);
 }
 
+/* Where nobody writes there is nobody to wait for. */
+static int64_t rest_now(const struct mob_chain *c)
+{
+    if (c->applied == c->source.given_at)
+        return 0;
+    uint64_t kept = 1000 * mob_chain_entries(c) / JOIN_ENTRIES_MAX;
+    uint64_t bytes = c->options.kept_bytes_max == 0 ? 0 : 1000 * c->kept_bytes / c->options.kept_bytes_max;
+    uint64_t most = kept > bytes ? kept : bytes;
+    return most >= 500 ? 0 : c->options.join_rest_ns * (int64_t)(500 - most) / 500;
+}
+
 static void send_rows(struct mob_chain *c, const struct mob_writer *rows, const struct mob_chain_cursor *next)
 {
     uint8_t *front = c->rows + MOB_CHAIN_CURSOR_MAX - next->length;
     uint16_t length = (uint16_t)next->length;
     MOB_ASSERT(!rows->failed);
+    c->source.rest_until_ns = c->now_ns + rest_now(c);
+    c->source.given_at = c->applied;
     memcpy(front, &length, sizeof length);
     memcpy(front + sizeof length, next->bytes, next->length);
     struct mob_gcs_link_msg m = {.link = {.seq = c->source.begin_seq,
@@ -188,6 +203,9 @@ static bool source_begin(struct mob_chain *c, const struct mob_gcs_link_msg *m)
         .begin_seq = c->applied,
         .begin_digest = c->digest,
         .acked = c->applied,
+        .given_at = c->applied,
+        .window = MOB_CHAIN_JOIN_WINDOW_MIN,
+        .lag_then = UINT64_MAX,
         .heard_ns = c->now_ns};
     return true;
 }
@@ -203,7 +221,30 @@ static void tell_leave(struct mob_chain *c, const struct mob_gcs_link_msg *m)
 static bool source_affordable(const struct mob_chain *c)
 {
     uint64_t own = c->committed < c->disk ? c->committed : c->disk;
-    return c->source.acked >= own || mob_chain_entries(c) <= MOB_CHAIN_ENTRIES_MAX / 2;
+    return c->source.acked >= own || mob_chain_entries(c) <= JOIN_ENTRIES_MAX;
+}
+
+static void begin_batch(struct mob_chain *c, uint64_t batch)
+{
+    struct mob_chain_source *s = &c->source;
+    s->waiting = 0;
+    if (s->cursor.bytes[0] != SECTION_OWNER) {
+        s->batch = batch;
+        struct mob_chain_cursor cursor = s->cursor;
+        give_batch(c, &cursor);
+        return;
+    }
+    if (s->owner_busy && s->batch == batch)
+        return;
+    s->batch = batch;
+    s->owner_busy = true;
+    struct mob_gcs_link_msg ask = {.type = MOB_GCS_JOIN,
+        .epoch = c->config.epoch,
+        .from = s->joiner,
+        .link = {.prev = batch, .token = s->token},
+        .body = s->cursor.bytes + 1,
+        .body_bytes = s->cursor.length - 1};
+    mob_chain_point(c, &(struct mob_chain_action){.type = MOB_CHAIN_ROWS}, &ask);
 }
 
 static void on_join(struct mob_chain *c, const struct mob_gcs_link_msg *m)
@@ -224,24 +265,22 @@ static void on_join(struct mob_chain *c, const struct mob_gcs_link_msg *m)
     if (s->replays || m->link.prev < s->batch || m->body_bytes > MOB_CHAIN_CURSOR_MAX)
         return;
     s->heard_ns = c->now_ns;
-    struct mob_chain_cursor cursor;
     if (m->body_bytes == 0)
-        cursor_set(&cursor, SECTION_INCARNATIONS, NULL, 0);
+        cursor_set(&s->cursor, SECTION_INCARNATIONS, NULL, 0);
     else
-        cursor_set(&cursor, m->body[0], m->body + 1, m->body_bytes - 1);
-    if (cursor.bytes[0] != SECTION_OWNER) {
-        s->batch = m->link.prev;
-        give_batch(c, &cursor);
+        cursor_set(&s->cursor, m->body[0], m->body + 1, m->body_bytes - 1);
+    if (m->link.prev > s->batch && c->now_ns < s->rest_until_ns)
+        s->waiting = m->link.prev;
+    else
+        begin_batch(c, m->link.prev);
+}
+
+void mob_chain_source_rested(struct mob_chain *c)
+{
+    struct mob_chain_source *s = &c->source;
+    if (s->waiting == 0 || c->now_ns < s->rest_until_ns || !mob_chain_is_tail(c))
         return;
-    }
-    if (s->owner_busy && s->batch == m->link.prev)
-        return;
-    s->batch = m->link.prev;
-    s->owner_busy = true;
-    struct mob_gcs_link_msg ask = *m;
-    ask.body = m->body + 1;
-    ask.body_bytes = m->body_bytes - 1;
-    mob_chain_point(c, &(struct mob_chain_action){.type = MOB_CHAIN_ROWS}, &ask);
+    begin_batch(c, s->waiting);
 }
 
 void mob_chain_on_rows(struct mob_chain *c, const struct mob_chain_rows *rows)
@@ -265,6 +304,10 @@ static void say_position(struct mob_chain *c)
     if (c->now_ns - s->said_ns < SOURCE_SAYS_NS)
         return;
     s->said_ns = c->now_ns;
+    uint64_t lag = c->applied - s->acked;
+    if (lag > s->lag_then - s->lag_then / LAG_SHRINKS && s->window < MOB_CHAIN_JOIN_WINDOW_MAX)
+        s->window *= 2;
+    s->lag_then = lag;
     struct mob_gcs_link_msg m = {.link = {.seq = c->applied, .token = s->token}};
     mob_chain_send(c, s->joiner, MOB_GCS_POSITION, &m);
 }

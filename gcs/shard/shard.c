@@ -66,6 +66,8 @@ enum mob_status shard_tables_create(struct mob_shard *sh)
         .on_state = on_state,
         .state_arg = sh,
         .lease_ns = shard_has_masters(sh) ? sh->options.chain->lease_ns : 0,
+        .join_rest_ns = MOB_CHAIN_JOIN_REST_NS,
+        .kept_bytes_max = sh->options.hold_bytes,
         .commit_on_disk = sh->options.durability == MOB_GCS_ALWAYS};
     sh->state_ns = mob_now();
     sh->state = mob_state_create();

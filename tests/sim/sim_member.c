@@ -134,6 +134,7 @@ void sim_member_start(struct sim *s, struct sim_member *m)
     m->id = m->disk.image.member != 0 ? m->disk.image.member + 1 : store << MOB_GCS_MEMBER_LIFE_BITS | 1;
     s->next_store += m->disk.image.member == 0;
     m->state = mob_state_create();
+    uint32_t snapshot_bytes = (uint32_t)sim_between(s, 200, 4000);
     m->chain = mob_chain_create(&(struct mob_chain_options){.self = m->id,
         .state = m->state,
         .drop = drop_none,
@@ -141,7 +142,8 @@ void sim_member_start(struct sim *s, struct sim_member *m)
         .on_state = on_state,
         .state_arg = m,
         .stall_ns = 300 * SIM_MS,
-        .snapshot_bytes = (uint32_t)sim_between(s, 200, 4000),
+        .snapshot_bytes = snapshot_bytes,
+        .join_rest_ns = snapshot_bytes % 2 == 0 ? 0 : 3 * TICK_NS, /* of half of them */
         .commit_on_disk = s->plan.durability == MOB_GCS_ALWAYS});
     load(m);
     m->base_seq = mob_chain_applied(m->chain);

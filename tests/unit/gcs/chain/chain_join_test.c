@@ -16,6 +16,7 @@ struct fixture {
     int64_t now_ns;
     struct mob_gcs_link_msg asked; /* the last JOIN */
     int wipes, asks; /* JOINs */
+    int given, logged; /* SNAPSHOTs and LOGs */
 };
 
 static void drain(struct fixture *f)
@@ -27,6 +28,8 @@ static void drain(struct fixture *f)
             f->asked = *a.message;
             f->asks++;
         }
+        f->given += a.type == MOB_CHAIN_SEND && a.message->type == MOB_GCS_SNAPSHOT;
+        f->logged += a.type == MOB_CHAIN_SEND && a.message->type == MOB_GCS_LOG;
     }
 }
 
@@ -262,12 +265,50 @@ static void write_entries(struct fixture *f, uint64_t count)
     }
 }
 
-static void joiner_says(struct fixture *f, uint8_t type, const struct mob_gcs_link *link)
+static void joiner_sends(struct fixture *f, struct mob_gcs_link_msg m)
 {
-    struct mob_gcs_link_msg m = {.type = type, .epoch = 1, .from = JOINER, .link = *link};
+    m.epoch = 1;
+    m.from = JOINER;
     m.link.to = TAIL;
     m.link.token = 1;
     assert_int_equal(mob_chain_on_message(f->chain, &m, NULL), MOB_FINISHED);
+    drain(f);
+}
+
+static void joiner_says(struct fixture *f, uint8_t type, const struct mob_gcs_link *link)
+{
+    joiner_sends(f, (struct mob_gcs_link_msg){.type = type, .link = *link});
+}
+
+/* For the tables' rows: one batch, as often as it is asked for under another number. */
+static void asks_for_batch(struct fixture *f, uint64_t batch)
+{
+    uint8_t keys_begin[] = {3};
+    joiner_sends(f,
+        (struct mob_gcs_link_msg){.type = MOB_GCS_JOIN,
+            .link = {.prev = batch},
+            .body = keys_begin,
+            .body_bytes = sizeof keys_begin});
+}
+
+static void fixture_source(struct fixture *f, uint64_t kept_bytes_max)
+{
+    *f = (struct fixture){.tables = mob_state_create(), .now_ns = 1000};
+    f->chain = mob_chain_create(&(struct mob_chain_options){.self = TAIL,
+        .state = f->tables,
+        .join_rest_ns = MOB_CHAIN_JOIN_REST_NS,
+        .kept_bytes_max = kept_bytes_max});
+    fixture_config(f);
+    assert_int_equal(mob_chain_load_client(f->chain, WRITER, 0), MOB_OK);
+    tick(f);
+    joiner_says(f, MOB_GCS_JOIN, &(struct mob_gcs_link){.prev = 1});
+    assert_int_equal(f->given, 1);
+}
+
+static void pass_time(struct fixture *f, int64_t ns)
+{
+    f->now_ns += ns;
+    mob_chain_on_tick(f->chain, f->now_ns);
     drain(f);
 }
 
@@ -323,6 +364,85 @@ static void a_snapshot_has_time_for_five_seconds_of_puts(void **state)
     fixture_fini(&f);
 }
 
+/* Who writes meets one batch and not one after the other; where nobody writes the joiner has all of the time.
+ */
+static void a_source_rests_between_batches_while_clients_write(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_source(&f, 0);
+    asks_for_batch(&f, 2);
+    asks_for_batch(&f, 3);
+    assert_int_equal(f.given, 3);
+    write_entries(&f, 1);
+    asks_for_batch(&f, 4);
+    assert_int_equal(f.given, 4);
+    asks_for_batch(&f, 5);
+    pass_time(&f, MOB_CHAIN_JOIN_REST_NS / 2);
+    asks_for_batch(&f, 5); /* again, as the question may have been lost */
+    assert_int_equal(f.given, 4);
+    pass_time(&f, MOB_CHAIN_JOIN_REST_NS / 2);
+    assert_int_equal(f.given, 5);
+    pass_time(&f, MOB_CHAIN_JOIN_REST_NS);
+    assert_int_equal(f.given, 5);
+    asks_for_batch(&f, 6); /* nobody wrote meanwhile */
+    assert_int_equal(f.given, 6);
+    fixture_fini(&f);
+}
+
+/* A joiner for which too much would have to be kept begins anew, and clients wait when there is no room for
+ * bodies: long before either it is given all of the time. */
+static void a_source_that_keeps_much_does_not_rest(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes_max, entries; /* half of what may be kept for a joiner */
+    } cases[] = {{0, MOB_CHAIN_ENTRIES_MAX / 4}, {2000, 1000}}; /* by number; by bytes, one each */
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fixture f;
+        fixture_source(&f, cases[i].bytes_max);
+        write_entries(&f, cases[i].entries / 2);
+        asks_for_batch(&f, 2);
+        asks_for_batch(&f, 3); /* waits for half of the rest */
+        assert_int_equal(f.given, 2);
+        pass_time(&f, MOB_CHAIN_JOIN_REST_NS / 2);
+        assert_int_equal(f.given, 3);
+        write_entries(&f, cases[i].entries / 2);
+        asks_for_batch(&f, 4);
+        asks_for_batch(&f, 5);
+        assert_int_equal(f.given, 5);
+        fixture_fini(&f);
+    }
+}
+
+/* Few entries are on their way, so that a put does not wait for hundreds; more when the way is so long that
+ * the joiner would not get to the end. */
+static void the_window_of_the_log_is_as_large_as_it_has_to_be(void **state)
+{
+    (void)state;
+    const uint64_t step = MOB_CHAIN_JOIN_WINDOW_MIN;
+    struct fixture f;
+    fixture_source(&f, 0);
+    write_entries(&f, 8000);
+    joiner_says(&f, MOB_GCS_JOINED, &(struct mob_gcs_link){.seq = 0});
+    assert_int_equal(f.logged, step);
+    uint64_t acked = 0;
+    for (int i = 0; i < 100; i++) { /* quick enough: 32 a millisecond, and nobody writes */
+        pass_time(&f, 1000000);
+        acked += step;
+        joiner_says(&f, MOB_GCS_JOINED, &(struct mob_gcs_link){.seq = acked});
+        assert_int_equal(f.logged, acked + step);
+    }
+    uint64_t window = step;
+    for (int i = 0; i < 7; i++) { /* two a second: too slow */
+        pass_time(&f, 500000000);
+        joiner_says(&f, MOB_GCS_JOINED, &(struct mob_gcs_link){.seq = ++acked});
+        window = 2 * window < MOB_CHAIN_JOIN_WINDOW_MAX ? 2 * window : MOB_CHAIN_JOIN_WINDOW_MAX;
+        assert_int_equal(f.logged, acked + window);
+    }
+    fixture_fini(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +454,9 @@ int main(void)
         cmocka_unit_test(who_collects_and_is_left_out_ends),
         cmocka_unit_test(a_joiner_does_not_answer_for_its_sources_disk),
         cmocka_unit_test(a_snapshot_has_time_for_five_seconds_of_puts),
+        cmocka_unit_test(a_source_rests_between_batches_while_clients_write),
+        cmocka_unit_test(a_source_that_keeps_much_does_not_rest),
+        cmocka_unit_test(the_window_of_the_log_is_as_large_as_it_has_to_be),
     };
     return cmocka_run_group_tests_name("chain_join", tests, NULL, NULL);
 }
