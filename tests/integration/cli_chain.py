@@ -20,7 +20,7 @@ PROCESSES = ["postgres", "flush", "redis", "redis-1", "gcs", "gcs-1", "master", 
 
 
 WAIT_S = 90  # against hanging only
-BACK_S = 5  # a killed member is replaced and the chain at its length again: the quickest of a run, whatever else the machine does
+BACK_S = 5  # a killed member is replaced and the chain at its length again: all of a run but one, whatever else the machine does
 
 
 def switches(pid):
@@ -211,7 +211,7 @@ class Chain(ClusterCase):
             self.assertNotEqual(pid, self.pid_of(victim))
             n += 1
         print("a chain of two again after", ", ".join(f"{s:.2f} s" for s in back), file=sys.stderr)
-        self.assertLess(min(back), BACK_S, self.logs())
+        self.assertLess(sorted(back)[-2], BACK_S, self.logs())
         # one that hangs is ended by the supervisor, because the master asks for it
         epoch, _ = self.chain()
         stopped = self.pid_of("gcs-1")
