@@ -95,11 +95,22 @@ void stand_hold(struct stand *s, const struct mob_gcs_link_msg *m)
     s->held[s->held_count++].message = *m;
 }
 
-void stand_release(struct stand *s, struct stand_neighbour *from)
+static void wait_for_link(struct stand *s, const struct stand_neighbour *from)
 {
     for (int64_t deadline = mob_now() + READY_NS; from->out == NULL || !mob_link_up(from->out); stand_step(s))
         if (mob_now() > deadline)
             die(s, "a neighbour does not reach the process");
+}
+
+void stand_send(struct stand *s, struct stand_neighbour *from, const struct mob_gcs_link_msg *m)
+{
+    wait_for_link(s, from);
+    send_message(s, from, m);
+}
+
+void stand_release(struct stand *s, struct stand_neighbour *from)
+{
+    wait_for_link(s, from);
     for (uint32_t i = 0; i < s->held_count; i++)
         send_message(s, from, &s->held[i].message);
     s->held_count = 0;
@@ -157,6 +168,8 @@ static void neighbour_hear(struct stand *s, struct stand_neighbour *n, struct mo
             die(s, "the process sends what is no message of members");
         n->syncs += m.type == MOB_GCS_SYNC;
         n->configs += m.type == MOB_GCS_CONFIG;
+        if (s->hears != NULL)
+            s->hears(s, n, &m);
         /* No neighbour is behind the process, so none takes entries of it. */
         (void)!mob_chain_on_message(n->chain, &m, NULL);
         drain(s, n);

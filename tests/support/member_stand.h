@@ -62,6 +62,8 @@ struct stand {
     /* A message from a neighbour to the process: true = it goes; else it is lost, unless stand_hold keeps it.
      */
     bool (*filter)(struct stand *s, struct stand_neighbour *from, const struct mob_gcs_link_msg *m);
+    /* A message from the process to a neighbour, before its machine gets it. */
+    void (*hears)(struct stand *s, struct stand_neighbour *at, const struct mob_gcs_link_msg *m);
     struct stand_held held[STAND_HELD_MAX];
     uint32_t held_count;
     struct stand_put put[STAND_PUTS_MAX];
@@ -87,6 +89,8 @@ bool stand_answered(struct stand *s, struct stand_neighbour *head);
 void stand_hold(struct stand *s, const struct mob_gcs_link_msg *m);
 /* What was held goes to the process, in that order, as soon as there is a link. */
 void stand_release(struct stand *s, struct stand_neighbour *from);
+/* A message that is not its machine's; waits for a link. */
+void stand_send(struct stand *s, struct stand_neighbour *from, const struct mob_gcs_link_msg *m);
 bool stand_is(const struct stand *s, uint64_t epoch, enum mob_chain_state state);
 
 #endif
