@@ -115,6 +115,9 @@ void stage_open(struct stage *s, const struct fault *fault, uint64_t seed)
         pg_box_start(&s->pg);
         s->box.postgres = s->pg.data;
     }
+    s->over_tcp = fault->some_over_tcp && seed % 3 == 1;
+    if (s->over_tcp)
+        chain_box_over_tcp(&s->box);
     if (fault->proxied) {
         s->proxy = fault_proxy_create(seed);
         chain_box_proxied(&s->box, s->proxy);

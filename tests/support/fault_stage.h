@@ -30,6 +30,7 @@ struct fault {
     uint32_t members;
     uint32_t window; /* of blocks; 0: 16 */
     bool proxied, flushed, short_set;
+    bool some_over_tcp; /* with every third seed, from 1 on, links of members and masters are TCP */
     bool postgres; /* masters have their table there; else with even seeds, where there is one, and in a file
                     */
     bool large; /* no cap of memory is met */
@@ -40,7 +41,7 @@ struct stage {
     struct chain_box box;
     struct gcs_load load;
     struct fault_proxy *proxy;
-    bool postgres;
+    bool postgres, over_tcp;
     struct pg_box pg;
     pid_t flusher; /* 0: none */
     bool hold; /* what ended stays so */
