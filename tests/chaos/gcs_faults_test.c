@@ -204,7 +204,7 @@ static void both_members(struct stage *s)
     struct timespec gap = {0, (long)(gcs_load_random(&s->load) % 5000000)};
     nanosleep(&gap, NULL);
     stage_end_member(s, 1 - first);
-    stage_asks_in_vain(s);
+    stage_nobody_is_there(s);
     s->hold = false;
     stage_steps(s);
 }
@@ -400,7 +400,7 @@ static void whole_box(struct stage *s)
         stage_end_member(s, (int)i);
         stage_end_redis(s, (int)i);
     }
-    stage_asks_in_vain(s);
+    stage_nobody_is_there(s);
     setenv("MOBULA_TEST_WALL_OFFSET_S", stage_draw(s) ? "3600" : "-3600", 1);
     s->hold = false;
     for (uint32_t i = 0; i < s->box.masters; i++)
