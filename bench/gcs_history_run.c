@@ -1,7 +1,7 @@
 /* `./dev bench gcs-history --out FILE`: what clients of a chain of three asked and heard while its members
- * and masters were killed, stopped and cut off, by a seed; one JSON object a line (gcs_history.h), for
- * whoever wants to check it. It is judged here, too: the last line on standard output says how. The masters'
- * table is PostgreSQL's (chain_table.h).
+ * and masters were killed, stopped and cut off, by a seed, each at least once; one JSON object a line
+ * (gcs_history.h), for whoever wants to check it. It is judged here, too: the last line on standard output
+ * says how. The masters' table is PostgreSQL's (chain_table.h).
  */
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +19,7 @@
 #define CLIENTS 8u
 #define ANSWERS_MIN 500u /* after the last fault, so that a short run says something */
 #define PATIENCE_NS (60 * MOB_SEC)
+#define MORE_NS_MAX (30 * MOB_SEC) /* until a member was killed, one stopped and one cut off */
 #define FAULT_NS_MAX (300 * MOB_MS) /* how long somebody is stopped or cut off */
 
 struct history_run {
@@ -65,6 +66,8 @@ static void one_fault(struct history_run *r)
 {
     uint64_t random = gcs_load_random(&r->load) >> 16;
     pid_t *victim = &r->box.member[random % MEMBERS].gcs;
+    if (*victim <= 0)
+        return; /* it is not there just now */
     switch (random / MEMBERS % 6) {
     case 0:
     case 1:
@@ -91,6 +94,11 @@ static void one_fault(struct history_run *r)
     }
 }
 
+static bool each_happened(const struct history_run *r)
+{
+    return r->kills > 0 && r->pauses > 0 && r->partitions > 0;
+}
+
 static bool run(struct history_run *r, uint64_t seed, double seconds)
 {
     chain_box_init(&r->box, MEMBERS, MEMBERS, BENCH_DURABILITY);
@@ -104,7 +112,8 @@ static bool run(struct history_run *r, uint64_t seed, double seconds)
     struct gcs_load_options options = {
         .sockets = r->box.clients, .seed = seed, .clients = CLIENTS, .tend = tend, .arg = r};
     gcs_load_init(&r->load, &options);
-    for (int64_t end = mob_now() + (int64_t)(seconds * 1e9); mob_now() < end && r->load.wrong[0] == 0;) {
+    int64_t end = mob_now() + (int64_t)(seconds * 1e9);
+    while (r->load.wrong[0] == 0 && mob_now() < end + (each_happened(r) ? 0 : MORE_NS_MAX)) {
         for_a_while(r);
         one_fault(r);
         gcs_load_for(&r->load, 50 * MOB_MS);

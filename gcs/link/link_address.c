@@ -3,7 +3,10 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -28,12 +31,19 @@ static enum mob_status path_address(const char *text, union any_address *out, so
     return mob_unix_address(text, &out->path);
 }
 
+/* The resolver takes none for 0, and the rest of 70000. */
+static bool is_port(const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+    return digits > 0 && digits <= 5 && text[digits] == 0 && strtol(text, NULL, 10) <= UINT16_MAX;
+}
+
 /* Numbers only: a name would block in the resolver. */
 static enum mob_status net_address(const char *text, union any_address *out, socklen_t *length_out)
 {
     char host[MOB_GCS_ADDRESS_MAX];
     const char *colon = strrchr(text, ':');
-    if (colon == NULL || (size_t)(colon - text) >= sizeof host)
+    if (colon == NULL || (size_t)(colon - text) >= sizeof host || !is_port(colon + 1))
         return MOB_INVALID;
     snprintf(host, sizeof host, "%.*s", (int)(colon - text), text);
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};

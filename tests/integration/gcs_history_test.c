@@ -70,15 +70,35 @@ static void the_file_is_linearizable(void **state)
     gcs_history_fini(&h);
 }
 
+/* What it told: one line. */
+static void read_told(char line[1024])
+{
+    FILE *file = fopen(told_path, "re");
+    assert_non_null(file);
+    assert_non_null(fgets(line, 1024, file));
+    fclose(file);
+}
+
+/* Without faults the file shows nothing. */
+static void members_were_killed_stopped_and_cut_off(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"\"kills\": ", "\"pauses\": ", "\"partitions\": "};
+    char line[1024] = "";
+    read_told(line);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *at = strstr(line, names[i]);
+        if (at == NULL || strtoul(at + strlen(names[i]), NULL, 10) < 1)
+            fail_msg("none of %s in %s", names[i], line);
+    }
+}
+
 /* As those of a cluster. */
 static void its_masters_have_a_database(void **state)
 {
     (void)state;
     char line[1024] = "";
-    FILE *file = fopen(told_path, "re");
-    assert_non_null(file);
-    assert_non_null(fgets(line, sizeof line, file));
-    fclose(file);
+    read_told(line);
     const char *expected = has_postgres ? "\"table\": \"postgres\"" : "\"table\": \"file\"";
     if (strstr(line, expected) == NULL)
         fail_msg("no %s in %s", expected, line);
@@ -170,6 +190,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_file_is_linearizable),
+        cmocka_unit_test(members_were_killed_stopped_and_cut_off),
         cmocka_unit_test(its_masters_have_a_database),
         cmocka_unit_test(one_stale_answer_is_noticed),
         cmocka_unit_test(a_lost_write_and_an_invented_value_are_noticed),

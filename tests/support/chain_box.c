@@ -1,12 +1,14 @@
 #include "tests/support/chain_box.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -59,19 +61,51 @@ static void append(char *out, size_t capacity, const char *text, const char *mor
     memcpy(out + length, more, strlen(more) + 1);
 }
 
+/* Bound and never listening: the member that has it may bind it, too, in each of its lives, and the kernel
+ * gives it to nobody who asks for a free one. */
+static void hold_port(struct chain_box *box, char *out, size_t capacity)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    MOB_ASSERT(fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0);
+    MOB_ASSERT(bind(fd, (struct sockaddr *)&address, sizeof address) == 0);
+    MOB_ASSERT(getsockname(fd, (struct sockaddr *)&address, &length) == 0);
+    snprintf(out, capacity, "127.0.0.1:%u", ntohs(address.sin_port));
+    box->held[box->held_count++] = fd;
+}
+
+void chain_box_over_tcp(struct chain_box *box)
+{
+    MOB_ASSERT(box->proxy == NULL && box->held_count == 0);
+    for (uint32_t i = 0; i < CHAIN_BOX_MASTERS_MAX; i++)
+        hold_port(box, box->master_path[i], sizeof box->master_path[i]);
+    snprintf(box->masters_flag, sizeof box->masters_flag, "%s,%s", box->master_path[0], box->master_path[1]);
+    for (uint32_t i = 0; i < box->members; i++)
+        hold_port(box, box->link[i], sizeof box->link[i]);
+}
+
+static void route_link(struct chain_box *box, const char *to, char *told, size_t capacity)
+{
+    if (box->held_count > 0) {
+        MOB_ASSERT(capacity >= FAULT_ADDRESS_MAX);
+        fault_proxy_route_net(box->proxy, to, told);
+        return;
+    }
+    append(told, capacity, to, ".p");
+    fault_proxy_route(box->proxy, told, to);
+}
+
 void chain_box_proxied(struct chain_box *box, struct fault_proxy *proxy)
 {
     char masters[CHAIN_BOX_MASTERS_MAX][104];
     box->proxy = proxy;
-    for (uint32_t i = 0; i < CHAIN_BOX_MASTERS_MAX; i++) {
-        snprintf(masters[i], sizeof masters[i], "%s.p", box->master_path[i]);
-        fault_proxy_route(proxy, masters[i], box->master_path[i]);
-    }
+    for (uint32_t i = 0; i < CHAIN_BOX_MASTERS_MAX; i++)
+        route_link(box, box->master_path[i], masters[i], sizeof masters[i]);
     snprintf(box->masters_proxied, sizeof box->masters_proxied, "%s,%s", masters[0], masters[1]);
     for (uint32_t i = 0; i < box->members; i++) {
-        append(box->link_told[i], sizeof box->link_told[i], box->link[i], ".p");
+        route_link(box, box->link[i], box->link_told[i], sizeof box->link_told[i]);
         append(box->client_told[i], sizeof box->client_told[i], box->member[i].socket, ".p");
-        fault_proxy_route(proxy, box->link_told[i], box->link[i]);
         fault_proxy_route(proxy, box->client_told[i], box->member[i].socket);
     }
     clients_flag(box);
@@ -309,6 +343,8 @@ void chain_box_fini(struct chain_box *box)
         gcs_box_end(&box->master[i], SIGKILL);
     for (uint32_t i = 0; i < box->members; i++)
         gcs_box_fini(&box->member[i]);
+    for (uint32_t i = 0; i < box->held_count; i++)
+        close(box->held[i]);
     if (getenv("MOBULA_KEEP") == NULL)
         (void)scratch_remove(box->directory); /* what a process writes while it is killed may stay */
 }

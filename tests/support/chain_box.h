@@ -29,6 +29,9 @@ struct chain_box {
     char clients[512]; /* --gcs-socket of clients */
     const char *postgres; /* folder of its socket; NULL: a file */
     const char *master_failpoints[CHAIN_BOX_MASTERS_MAX]; /* of the next start; NULL = none */
+    int held[CHAIN_BOX_MEMBERS_MAX +
+        CHAIN_BOX_MASTERS_MAX]; /* sockets that keep ports (chain_box_over_tcp) */
+    uint32_t held_count; /* 0: links are unix sockets */
     struct fault_proxy *proxy; /* every link goes through it (chain_box_proxied) */
     char masters_proxied[256];
     char link_told[CHAIN_BOX_MEMBERS_MAX][104], client_told[CHAIN_BOX_MEMBERS_MAX][104];
@@ -36,6 +39,9 @@ struct chain_box {
 
 /* Directories and configurations; starts nothing. `members` processes for chains of `replicas`. */
 void chain_box_init(struct chain_box *box, uint32_t members, uint32_t replicas, const char *durability);
+/* After init, before chain_box_proxied and any start: links between members, and to masters, have ports of
+ * 127.0.0.1 that nobody else gets meanwhile. Clients speak over unix sockets only. */
+void chain_box_over_tcp(struct chain_box *box);
 /* After init, before any start: all links, and those of clients, go through `proxy` (keeps). */
 void chain_box_proxied(struct chain_box *box, struct fault_proxy *proxy);
 void chain_box_start_master(struct chain_box *box, uint32_t i);

@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -24,7 +26,8 @@
 
 struct route {
     int listen_fd;
-    char to[108];
+    char to[108]; /* a path, or a port of 127.0.0.1 */
+    in_port_t port; /* of the network; 0: a path */
 };
 /* One direction: a piece is read when the one before has left. */
 struct way {
@@ -36,7 +39,7 @@ struct way {
     uint32_t slice; /* bytes at once; 0: all */
 };
 struct connection {
-    bool open;
+    bool open, over_tcp;
     int fd[2]; /* who connected, who was connected to */
     pid_t pid[2];
     struct way way[2]; /* way[i]: from fd[i] to fd[1 - i] */
@@ -50,7 +53,7 @@ struct fault_proxy {
     struct route routes[FAULT_ROUTES_MAX];
     uint32_t route_count;
     struct fault_rates rates;
-    struct fault_counts counts;
+    struct fault_counts counts[2]; /* of unix sockets, of TCP */
     pid_t muted[FAULT_MUTED_MAX], deaf[FAULT_MUTED_MAX];
     pid_t severed[2]; /* from each other; 0: none */
     struct connection connections[CONNECTIONS_MAX];
@@ -70,12 +73,22 @@ static void connection_end(struct connection *c)
     c->open = false;
 }
 
-static int dial(const char *path)
+static struct sockaddr_in loopback(in_port_t port)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
+    return (struct sockaddr_in){
+        .sin_family = AF_INET, .sin_port = port, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+/* Of TCP it may be under way still: whoever refuses is heard of with the first piece. */
+static int dial(const struct route *r)
+{
+    bool over_tcp = r->port != 0;
+    struct sockaddr_un path = {.sun_family = AF_UNIX};
+    struct sockaddr_in net = loopback(r->port);
+    const struct sockaddr *address = over_tcp ? (struct sockaddr *)&net : (struct sockaddr *)&path;
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    memcpy(path.sun_path, r->to, sizeof path.sun_path);
+    if (fd >= 0 && connect(fd, address, over_tcp ? sizeof net : sizeof path) != 0 && errno != EINPROGRESS) {
         close(fd);
         return -1;
     }
@@ -98,23 +111,26 @@ static void accept_one(struct fault_proxy *p, struct route *r)
     int from = accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     if (from < 0)
         return;
-    int to = i == CONNECTIONS_MAX ? -1 : dial(r->to);
+    int to = i == CONNECTIONS_MAX ? -1 : dial(r);
     if (to < 0) {
         close(from);
         return;
     }
     struct connection *c = &p->connections[i];
     c->open = true;
+    c->over_tcp = r->port != 0;
     c->fd[0] = from;
     c->fd[1] = to;
     for (int side = 0; side < 2; side++) {
+        int one = 1;
         fcntl(c->fd[side], F_SETFL, O_NONBLOCK);
+        setsockopt(c->fd[side], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* refused by unix sockets */
         c->pid[side] = pid_of(c->fd[side]);
         struct way *w = &c->way[side];
         w->used = w->sent = w->held_bytes = w->slice = 0;
         w->not_before_ns = 0;
     }
-    p->counts.connections++;
+    p->counts[c->over_tcp].connections++;
 }
 
 static bool is_in(const pid_t *pids, pid_t pid)
@@ -143,20 +159,21 @@ static void add(struct way *w, const uint8_t *bytes, uint32_t length)
 }
 
 /* What becomes of a piece. False: the connection's end. */
-static bool spoil(struct fault_proxy *p, struct way *w, uint8_t *piece, uint32_t length)
+static bool spoil(struct fault_proxy *p, struct connection *c, struct way *w, uint8_t *piece, uint32_t length)
 {
     const struct fault_rates *f = &p->rates;
-    p->counts.pieces++;
+    struct fault_counts *counts = &p->counts[c->over_tcp];
+    counts->pieces++;
     if (happens(p, f->reset)) {
-        p->counts.resets++;
+        counts->resets++;
         return false;
     }
     if (happens(p, f->corrupt)) {
-        p->counts.corrupts++;
+        counts->corrupts++;
         piece[xorshift(&p->random) % length] ^= (uint8_t)(1 + xorshift(&p->random) % 255);
     }
     if (happens(p, f->reorder) && w->held_bytes == 0) {
-        p->counts.reorders++;
+        counts->reorders++;
         memcpy(w->held, piece, length);
         w->held_bytes = length;
         w->held_until_ns = mob_now() + 2 * MOB_MS; /* nothing may follow */
@@ -167,15 +184,15 @@ static bool spoil(struct fault_proxy *p, struct way *w, uint8_t *piece, uint32_t
         add(w, w->held, w->held_bytes);
         w->held_bytes = 0;
     } else if (happens(p, f->twice)) {
-        p->counts.twices++;
+        counts->twices++;
         add(w, piece, length);
     }
     if (happens(p, f->delay)) {
-        p->counts.delays++;
+        counts->delays++;
         w->not_before_ns = mob_now() + (int64_t)(xorshift(&p->random) % (f->delay_us_max + 1)) * 1000;
     }
     w->slice = happens(p, f->slice) ? 1 + (uint32_t)(xorshift(&p->random) % 64) : 0;
-    p->counts.slices += w->slice > 0;
+    counts->slices += w->slice > 0;
     return true;
 }
 
@@ -186,7 +203,7 @@ static bool take(struct fault_proxy *p, struct connection *c, int from)
     ssize_t n = recv(c->fd[from], piece, sizeof piece, 0);
     if (n < 0)
         return errno == EAGAIN || errno == EINTR;
-    return n > 0 && spoil(p, &c->way[from], piece, (uint32_t)n);
+    return n > 0 && spoil(p, c, &c->way[from], piece, (uint32_t)n);
 }
 
 static bool give(struct connection *c, int from)
@@ -340,6 +357,15 @@ void fault_proxy_destroy(struct fault_proxy *p)
     free(p);
 }
 
+static void add_route(struct fault_proxy *p, const struct route *route)
+{
+    pthread_mutex_lock(&p->lock);
+    MOB_ASSERT(p->route_count < FAULT_ROUTES_MAX);
+    p->routes[p->route_count++] = *route;
+    pthread_mutex_unlock(&p->lock);
+    wake(p);
+}
+
 void fault_proxy_route(struct fault_proxy *p, const char *from, const char *to)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -347,13 +373,24 @@ void fault_proxy_route(struct fault_proxy *p, const char *from, const char *to)
     snprintf(address.sun_path, sizeof address.sun_path, "%s", from);
     unlink(from);
     MOB_ASSERT(fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 64) == 0);
-    pthread_mutex_lock(&p->lock);
-    MOB_ASSERT(p->route_count < FAULT_ROUTES_MAX);
-    struct route *r = &p->routes[p->route_count++];
-    r->listen_fd = fd;
-    snprintf(r->to, sizeof r->to, "%s", to);
-    pthread_mutex_unlock(&p->lock);
-    wake(p);
+    struct route route = {.listen_fd = fd};
+    snprintf(route.to, sizeof route.to, "%s", to);
+    add_route(p, &route);
+}
+
+void fault_proxy_route_net(struct fault_proxy *p, const char *to, char from_out[FAULT_ADDRESS_MAX])
+{
+    uint16_t port;
+    struct sockaddr_in address = loopback(0);
+    socklen_t length = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    MOB_ASSERT(sscanf(to, "127.0.0.1:%hu", &port) == 1 && port != 0);
+    MOB_ASSERT(fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 64) == 0);
+    MOB_ASSERT(getsockname(fd, (struct sockaddr *)&address, &length) == 0);
+    snprintf(from_out, FAULT_ADDRESS_MAX, "127.0.0.1:%u", ntohs(address.sin_port));
+    struct route route = {.listen_fd = fd, .port = htons(port)};
+    snprintf(route.to, sizeof route.to, "%s", to);
+    add_route(p, &route);
 }
 
 void fault_proxy_set(struct fault_proxy *p, const struct fault_rates *rates)
@@ -403,9 +440,9 @@ void fault_proxy_heal(struct fault_proxy *p)
     wake(p);
 }
 
-void fault_proxy_counts(struct fault_proxy *p, struct fault_counts *out)
+void fault_proxy_counts(struct fault_proxy *p, bool over_tcp, struct fault_counts *out)
 {
     pthread_mutex_lock(&p->lock);
-    *out = p->counts;
+    *out = p->counts[over_tcp];
     pthread_mutex_unlock(&p->lock);
 }

@@ -115,6 +115,9 @@ void stage_open(struct stage *s, const struct fault *fault, uint64_t seed)
         pg_box_start(&s->pg);
         s->box.postgres = s->pg.data;
     }
+    s->over_tcp = fault->some_over_tcp && seed % 3 == 1;
+    if (s->over_tcp)
+        chain_box_over_tcp(&s->box);
     if (fault->proxied) {
         s->proxy = fault_proxy_create(seed);
         chain_box_proxied(&s->box, s->proxy);
@@ -279,7 +282,28 @@ int64_t stage_seconds(const char *variable, int64_t otherwise)
     return (text == NULL ? otherwise : atoi(text)) * MOB_SEC;
 }
 
-/* While nothing can be decided, whoever waits with a deadline hears so by then. */
+#define ASK_NS (200 * MOB_MS)
+#define TOLD_NS MOB_SEC /* what a client knows by itself; with others' work beside */
+
+__attribute__((format(printf, 2, 3))) static void stage_failed_as(struct stage *s, const char *format, ...)
+{
+    char text[128];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    stage_failed(s, text);
+}
+
+static void expect_told(
+    struct stage *s, const char *who, enum mob_status got, enum mob_status expected, int64_t took_ns)
+{
+    if (got != expected || took_ns > TOLD_NS)
+        stage_failed_as(s, "%s was told %s after %lld ms, not %s within %lld", who, mob_status_code(got),
+            (long long)(took_ns / MOB_MS), mob_status_code(expected), (long long)(TOLD_NS / MOB_MS));
+}
+
+/* The client sends a write again until it is answered, so it ends with none of its own but at the close. */
 void stage_asks_in_vain(struct stage *s)
 {
     struct mob_gcs_sync sync = {0};
@@ -292,11 +316,41 @@ void stage_asks_in_vain(struct stage *s)
         .value_length = 1,
         .if_version = MOB_GCS_ANY_VERSION};
     int64_t before = mob_now();
-    enum mob_status status = mob_gcs_put(gcs, &put, mob_gcs_sync_done, &sync);
-    if (status == MOB_OK)
-        status = mob_gcs_sync_wait(gcs, &sync, before + 200 * MOB_MS, &result);
+    if (mob_gcs_put(gcs, &put, mob_gcs_sync_done, &sync) != MOB_OK)
+        stage_failed(s, "a request was refused before anybody was asked");
+    enum mob_status status = mob_gcs_sync_wait(gcs, &sync, before + ASK_NS, &result);
+    expect_told(s, "who waits for a put", status, MOB_TIMEOUT, mob_now() - before - ASK_NS);
+    before = mob_now();
+    mob_gcs_close(gcs);
+    status = mob_gcs_sync_wait(gcs, &sync, before + 10 * TOLD_NS, &result);
+    expect_told(s, "whose client is closed", status, MOB_CLOSED, mob_now() - before);
     mob_gcs_result_destroy(result);
     mob_gcs_destroy(gcs);
-    if (status == MOB_OK || mob_now() - before > 10 * MOB_SEC)
-        stage_failed(s, "a request to nobody was not told so in time");
+}
+
+static bool all_told(const struct gcs_load *l)
+{
+    for (uint32_t i = 0; i < l->client_count; i++)
+        if (l->clients[i].link == MOB_OK)
+            return false;
+    return true;
+}
+
+void stage_nobody_is_there(struct stage *s)
+{
+    int64_t before = mob_now();
+    while (!all_told(&s->load) && mob_now() - before < 10 * TOLD_NS)
+        gcs_load_for(&s->load, MOB_MS);
+    stage_good(s);
+    int64_t took_ns = mob_now() - before;
+    for (uint32_t i = 0; i < s->load.client_count; i++)
+        expect_told(s, "a client that was linked", s->load.clients[i].link, MOB_UNAVAILABLE, took_ns);
+    for (uint32_t i = 0; i < s->box.members; i++) {
+        struct mob_member_link *link = NULL;
+        before = mob_now();
+        enum mob_status status = gcs_box_member(s->box.member[i].socket, s->box.shard, &link);
+        mob_member_close(link);
+        expect_told(s, "who asks a member", status, MOB_UNAVAILABLE, mob_now() - before);
+    }
+    stage_asks_in_vain(s);
 }

@@ -30,6 +30,7 @@ struct fault {
     uint32_t members;
     uint32_t window; /* of blocks; 0: 16 */
     bool proxied, flushed, short_set;
+    bool some_over_tcp; /* with every third seed, from 1 on, links of members and masters are TCP */
     bool postgres; /* masters have their table there; else with even seeds, where there is one, and in a file
                     */
     bool large; /* no cap of memory is met */
@@ -40,7 +41,7 @@ struct stage {
     struct chain_box box;
     struct gcs_load load;
     struct fault_proxy *proxy;
-    bool postgres;
+    bool postgres, over_tcp;
     struct pg_box pg;
     pid_t flusher; /* 0: none */
     bool hold; /* what ended stays so */
@@ -71,8 +72,11 @@ int stage_slot_at(struct stage *s, bool tail);
 void stage_end_member(struct stage *s, int slot);
 void stage_end_redis(struct stage *s, int slot); /* its file stays */
 int64_t stage_seconds(const char *variable, int64_t otherwise); /* ns */
-/* While nothing can be decided, whoever waits with a deadline hears so by then. */
+/* While nothing can be decided: a request waits, its caller's deadline is kept, and who closes its client is
+ * told that it was not answered. */
 void stage_asks_in_vain(struct stage *s);
+/* While no member is there: that, and all clients that were linked are told so, as is who asks a member. */
+void stage_nobody_is_there(struct stage *s);
 /* Of everything that is durable, at once; stage_close waits until all is in the database. */
 void stage_start_flusher(struct stage *s);
 /* What a serving member says of itself; false: it does not answer. */

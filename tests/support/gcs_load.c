@@ -97,10 +97,17 @@ static void begin_any(struct gcs_load_client *c)
     begin(c, (random >> 40) % 2 == 0, l->keys[at]);
 }
 
+static void on_link(void *arg, enum mob_status status)
+{
+    struct gcs_load_client *c = arg;
+    c->link = status;
+}
+
 static void client_begin(struct gcs_load *l, struct gcs_load_client *c)
 {
-    struct mob_gcs_options options = {.socket_path = l->options.sockets, .secret = gcs_box_secret};
-    *c = (struct gcs_load_client){.load = l, .number = ++l->next_number};
+    struct mob_gcs_options options = {
+        .socket_path = l->options.sockets, .secret = gcs_box_secret, .on_link = on_link, .arg = c};
+    *c = (struct gcs_load_client){.load = l, .number = ++l->next_number, .link = MOB_AGAIN};
     MOB_ASSERT(mob_gcs_create(&options, &c->gcs) == MOB_OK);
 }
 

@@ -39,6 +39,7 @@ struct gcs_load_client {
     struct gcs_load *load;
     struct mob_gcs *gcs;
     uint32_t number;
+    enum mob_status link; /* as it was told last; MOB_AGAIN: not yet */
     bool busy;
     size_t op;
     int64_t next_ns;
