@@ -285,22 +285,15 @@ int64_t stage_seconds(const char *variable, int64_t otherwise)
 #define ASK_NS (200 * MOB_MS)
 #define TOLD_NS MOB_SEC /* what a client knows by itself; with others' work beside */
 
-__attribute__((format(printf, 2, 3))) static void stage_failed_as(struct stage *s, const char *format, ...)
-{
-    char text[128];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    stage_failed(s, text);
-}
-
 static void expect_told(
     struct stage *s, const char *who, enum mob_status got, enum mob_status expected, int64_t took_ns)
 {
-    if (got != expected || took_ns > TOLD_NS)
-        stage_failed_as(s, "%s was told %s after %lld ms, not %s within %lld", who, mob_status_code(got),
-            (long long)(took_ns / MOB_MS), mob_status_code(expected), (long long)(TOLD_NS / MOB_MS));
+    char text[128];
+    if (got == expected && took_ns <= TOLD_NS)
+        return;
+    snprintf(text, sizeof text, "%s was told %s after %lld ms, not %s within %lld", who, mob_status_code(got),
+        (long long)(took_ns / MOB_MS), mob_status_code(expected), (long long)(TOLD_NS / MOB_MS));
+    stage_failed(s, text);
 }
 
 /* The client sends a write again until it is answered, so it ends with none of its own but at the close. */

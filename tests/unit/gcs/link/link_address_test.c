@@ -44,7 +44,7 @@ static struct mob_link_self self_of(uint64_t id)
 
 static void address_of(int fd, char out[32])
 {
-    struct sockaddr_in address;
+    struct sockaddr_in address = {0};
     socklen_t length = sizeof address;
     assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
     assert_int_equal(address.sin_family, AF_INET);
