@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/wire/recover_row.h"
 #include "server/api/engine_metrics.h"
 #include "server/api/metrics.h"
 
@@ -22,6 +23,8 @@ struct gathering {
         struct gathering *gathering;
         bool up;
         struct mob_gcs_stats stats;
+        bool recoveries_known; /* all pages of them have come */
+        uint64_t recoveries[MOB_RECOVER_ENDED + 1], waiting; /* by state; 0: of a record that does not open */
     } of[MOB_GCS_SHARDS_MAX];
 };
 
@@ -168,6 +171,24 @@ static void write_figure(
                 (unsigned long long)figure->value(&g->of[i].stats));
 }
 
+/* Who recovers which log of a node, without the names: those grow with each start of a node. */
+static void write_recoveries(const struct gathering *g, struct mob_text *t)
+{
+    mob_text_family(t, "mobula_gcs_", "recoveries", "gauge", "Logs of dead nodes with unfinished tasks.");
+    for (uint32_t i = 0; i < g->count; i++)
+        for (uint16_t state = 0; g->of[i].up && g->of[i].recoveries_known && state <= MOB_RECOVER_ENDED;
+             state++)
+            mob_text_printf(t, "mobula_gcs_recoveries{shard=\"%u\",state=\"%s\"} %llu\n", i,
+                state == 0 ? "unknown" : mob_recover_state_text(state),
+                (unsigned long long)g->of[i].recoveries[state]);
+    mob_text_family(
+        t, "mobula_gcs_", "recoveries_waiting", "gauge", "Those of them that run, and wait for PostgreSQL.");
+    for (uint32_t i = 0; i < g->count; i++)
+        if (g->of[i].up && g->of[i].recoveries_known)
+            mob_text_printf(t, "mobula_gcs_recoveries_waiting{shard=\"%u\"} %llu\n", i,
+                (unsigned long long)g->of[i].waiting);
+}
+
 static void write_all(const struct gathering *g, struct mob_text *t)
 {
     mob_text_family(t, "mobula_", MOB_METRICS_GCS_UP);
@@ -179,6 +200,7 @@ static void write_all(const struct gathering *g, struct mob_text *t)
         write_figure(g, &of_flusher[f], watermark_known, t);
     for (size_t f = 0; f < sizeof of_database / sizeof *of_database; f++)
         write_figure(g, &of_database[f], database_known, t);
+    write_recoveries(g, t);
     engine_write_members(g->members, t);
     if (g->node)
         engine_write_node(g->node, t);
@@ -227,6 +249,44 @@ static void on_stats(void *arg, const struct mob_gcs_answer *answer)
     one_less(one->gathering);
 }
 
+static void ask_recoveries(struct asked_shard *one, const void *after, uint32_t after_length);
+
+static void count_recovery(struct asked_shard *one, const struct mob_gcs_kv *kv)
+{
+    struct mob_recover_row row = {0}; /* as it stays when it does not open */
+    enum mob_status status = mob_recover_row_open(kv->value, kv->value_length, &row);
+    MOB_ASSERT(status == MOB_OK || row.state == 0);
+    one->recoveries[row.state]++;
+    one->waiting += row.waits_for == MOB_RECOVER_WAITS_POSTGRES;
+}
+
+static void on_recoveries(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct asked_shard *one = arg;
+    bool good = answer->status == MOB_OK;
+    for (uint32_t i = 0; good && i < answer->kv_count; i++)
+        count_recovery(one, &answer->kvs[i]);
+    bool more = good && answer->next != 0 && answer->kv_count > 0;
+    one->recoveries_known = good && !more;
+    if (more && one->gathering->flight) {
+        const struct mob_gcs_kv *last = &answer->kvs[answer->kv_count - 1];
+        ask_recoveries(one, last->key, last->key_length);
+    }
+    one_less(one->gathering);
+}
+
+static void ask_recoveries(struct asked_shard *one, const void *after, uint32_t after_length)
+{
+    struct gathering *g = one->gathering;
+    const struct mob_gcs_list list = {.table = MOB_GCS_NODES,
+        .prefix = MOB_RECOVER_PREFIX,
+        .prefix_length = sizeof MOB_RECOVER_PREFIX - 1,
+        .after = after,
+        .after_length = after_length};
+    struct mob_gcs *shard = mob_gcs_shard(g->flight->engine->gcs, (uint32_t)(one - g->of));
+    g->pending += mob_gcs_list(shard, &list, on_recoveries, one) == MOB_OK;
+}
+
 static void on_node(void *arg, enum mob_status status, const char *text, size_t size)
 {
     struct gathering *g = arg;
@@ -265,6 +325,7 @@ void engine_start_metrics(struct flight *flight)
     for (uint32_t i = 0; i < g->count; i++) {
         g->of[i].gathering = g;
         g->pending += mob_gcs_stats(mob_gcs_shard(flight->engine->gcs, i), on_stats, &g->of[i]) == MOB_OK;
+        ask_recoveries(&g->of[i], NULL, 0);
     }
     if (flight->client)
         g->pending += mob_ask(flight->client, MOB_REQ_STATS, NULL, 0, on_node, g) == MOB_OK;

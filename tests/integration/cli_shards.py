@@ -12,6 +12,8 @@ import threading
 from lib_http_cluster import BIN, Cluster, check, main
 
 V1 = "/api/v1"
+WRITER = os.path.join(os.path.dirname(BIN), "tests", "mobula-log-writer")
+ENDS = "function=arith.add&topics=task.finished"
 SHARDS = ("--postgres", "on", "--gcs-shards", "2")  # of two members each, the default
 MEMBERS = ["redis", "redis-1", "redis-s1", "redis-s1-1", "gcs", "gcs-1", "gcs-s1", "gcs-s1-1", "master", "master-s1"]
 
@@ -64,7 +66,7 @@ def finished(c, after, count, seconds=60):
 
     def more():
         nonlocal after
-        page = c.json("GET", f"{V1}/events?after={after}&wait=1&limit=7&function=arith.add&topics=task.finished", expect=200)
+        page = c.json("GET", f"{V1}/events?after={after}&wait=1&limit=7&{ENDS}", expect=200)
         check(not page.get("gap"), "no gap", page)
         after = page["position"]
         subjects.extend(e["subject"] for e in page["events"])
@@ -135,6 +137,89 @@ def test_events_go_on_while_one_shard_fails_over(c):
     check(seen == expected, "each once, in the order of the log", len(seen), len(expected), set(expected) ^ set(seen))
 
 
+def follow(c, after, count, limit=1000, each=lambda seen: None):
+    """Ends of tasks from a position on, and the positions of its pages with how many were seen before each."""
+    seen, marks = [], []
+
+    def more(wait=1):
+        nonlocal after
+        marks.append((after, len(seen)))
+        page = c.json("GET", f"{V1}/events?after={after}&wait={wait}&limit={limit}&{ENDS}", expect=200)
+        check(not page.get("gap"), "no gap", page)
+        after = page["position"]
+        seen.extend(e["subject"] for e in page["events"])
+        each(seen)
+        return len(seen) >= count
+
+    c.until(f"{count} events", more, 60)
+    more(0.2)  # what is repeated may come last
+    return seen, marks
+
+
+def follow_streams(c, after, count, seen):
+    """The same by streams of 17 events each: the next one begins behind the last event's id."""
+    last = None
+    while len(seen) < count:
+        connection, frame, behind = c.connect(), {}, len(seen) + 17
+        headers = {"Authorization": "Bearer " + c.token, "Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
+        connection.request("GET", f"{V1}/events?after={after}&{ENDS}", headers=headers)
+        response = connection.getresponse()
+        check(response.status == 200, "a stream", response.status)
+        while len(seen) < min(behind, count):
+            line = response.readline().decode()
+            if not line:  # it ended
+                break
+            if line != "\n":
+                name, _, text = line.rstrip("\n").partition(": ")
+                frame[name] = text
+                continue
+            last = frame.get("id", last)
+            check(frame.get("event") != "gap", "no gap", frame)
+            if frame.get("event") == "task.finished":
+                seen.append(json.loads(frame["data"])["subject"])
+            frame = {}
+        connection.close()
+
+
+def check_each_once(what, seen, written):
+    """In the order of each log: (shard, task)s."""
+    for shard in ("0", "1"):
+        of_log = [task for s, task in written if s == shard]
+        there = set(of_log)
+        found = [task for task in seen if task in there]
+        check(found == of_log, f"{what}: the log of shard {shard}", len(found), len(of_log), there - set(found))
+    check(len(seen) == len(written), f"{what}: and nothing else", len(seen), len(written))
+
+
+def test_both_shards_have_events_while_one_fails_over(c):
+    """Whoever comes back with a position hears what is behind it in each shard, wherever in the fail-over it was given."""
+    function = next(f["id"] for f in c.json("GET", V1 + "/functions", expect=200)["items"] if f["name"] == "arith.add")
+    for victim in ("gcs-s1-1", "gcs-1"):
+        begin, killed, streamed, count = position(c), [], [], 80 * 6
+        with subprocess.Popen([WRITER, c.directory, victim, "80", "6", "40", function], stdout=subprocess.PIPE, text=True) as writer:
+            stream = threading.Thread(target=follow_streams, args=(c, begin, count, streamed), daemon=True)
+            stream.start()
+
+            def kill(seen):
+                if not killed and len(seen) > count / 4:
+                    killed.extend((len(seen), kill_member(c, victim)))
+
+            seen, marks = follow(c, begin, count, 7, kill)
+            written = [tuple(line.split()) for line in writer.communicate(timeout=60)[0].splitlines()]
+        check(writer.returncode == 0 and len(written) == count, "written", writer.returncode, len(written))
+        check({s for s, t in written if t in seen[killed[0]:]} == {"0", "1"}, "both shards go on", killed)
+        check_each_once("pages", seen, written)
+        stream.join(60)
+        check_each_once("streams", streamed, written)
+        c.until(f"{victim} is back", lambda: whole(c, victim, killed[1]), 60)
+        for again in ("from what the gateway keeps", "by the next gateway"):
+            for mark, before in marks[:-1:9]:
+                rest = [(s, t) for s, t in written if t not in seen[:before]]
+                check_each_once(f"{again}, behind {before}", follow(c, mark, len(rest))[0], rest)
+            c.kill("mobula-gateway")
+            c.until("the gateway is back", lambda: back(c))
+
+
 def back(c):
     try:
         c.read_address()
@@ -147,7 +232,7 @@ def test_a_stream_misses_nothing(c):
     """Server-sent events, over the end of a member of the shard that has the logs."""
     connection, seen, expected = c.connect(), [], []
     headers = {"Authorization": "Bearer " + c.token, "Accept": "text/event-stream"}
-    connection.request("GET", f"{V1}/events?function=arith.add&topics=task.finished&after={position(c)}", headers=headers)
+    connection.request("GET", f"{V1}/events?after={position(c)}&{ENDS}", headers=headers)
     response = connection.getresponse()
 
     def read():

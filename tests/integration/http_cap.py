@@ -11,28 +11,32 @@ import sys
 import threading
 import time
 
-from lib_http_cluster import BIN, check, main, signal_postgres
+from lib_http_cluster import BIN, check, ids_of, main, signal_postgres
 
 V1 = "/api/v1"
 ALL = "MOBULA_TEST_ALL" in os.environ  # twice the memory, and three times as long under load
 SOFT, HARD = ("24MiB", "36MiB") if ALL else ("12MiB", "18MiB")
 
 
-def figures(c):
+def status(c):
     done = subprocess.run([BIN + "/mobula", "gcs", "status", "-o", "json", "--dir", c.directory], capture_output=True, text=True, timeout=60)
-    return json.loads(done.stdout)["member"]
+    return json.loads(done.stdout)
 
 
-def fill(c, seconds, stop_at_full, length=700):
-    """Roots with arguments of twice `length` characters until one is refused; how many were taken, and the refusals."""
-    taken, refused, deadline = 0, [], time.monotonic() + seconds
+def figures(c):
+    return status(c)["member"]
+
+
+def fill(c, seconds, stop_at_full, name="filler"):
+    """Roots with arguments of 1400 characters until one is refused; of each that was taken, by its id, what it returns and its argument; and the refusals."""
+    taken, refused, deadline = {}, [], time.monotonic() + seconds
     connection = c.connect()
-    body = {"function": "probe.echo_utf8"}
+    body = {"function": "probe.echo_utf8", "options": {"name": name}}
     while time.monotonic() < deadline:
-        body["rows"] = [[os.urandom(length).hex()] for _ in range(200)]
+        body["rows"] = [[os.urandom(700).hex()] for _ in range(200)]
         status, headers, data = c.call("POST", V1 + "/tasks:batch", body, connection=connection)
         if status == 202:
-            taken += 200
+            taken.update((item["id"], (item["returns"][0], row[0])) for item, row in zip(json.loads(data)["items"], body["rows"]) if "error" not in item)
             continue
         refused.append((status, headers.get("retry-after"), json.loads(data).get("code")))
         if stop_at_full:
@@ -238,6 +242,41 @@ def test_a_cap_full_of_unfinished_tasks(c):
         print(f"seed {seed} ok, {flushed} parents with PostgreSQL, {kept} without", flush=True)
 
 
+def sql(c, text):
+    done = subprocess.run(["psql", "-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-h", c.directory + "/pg", "-p", "1", "-U", "mobula", "-d", "postgres", "-c", text],
+                          capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0, "psql", text, done.stderr)
+    return done.stdout.strip()
+
+
+def test_slow_postgres_holds_roots_back(c):
+    """It takes a MiB a second: less than comes."""
+    c.deploy("probe")
+    c.until("the flusher", lambda: os.path.exists(c.directory + "/flush.ready"), 60)
+    sql(c, "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NEW; END';"
+           "CREATE TRIGGER slow BEFORE INSERT ON mobula.batch FOR EACH ROW EXECUTE FUNCTION slow()")
+    batches, memory = int(sql(c, "SELECT count(*) FROM mobula.batch")), Memory(c)
+    memory.start()
+    try:
+        taken = fill(c, 60, True, "slow")[0]
+        more, refused = fill(c, 6, False, "slow")
+        check({r[0] for r in refused} == {429} and {r[2] for r in refused} == {"gcs-full"} and all(int(r[1] or 0) >= 1 for r in refused), "429, and when to come again", refused[:5])
+        check(more, "some of what comes again is taken")
+        check(int(sql(c, "SELECT count(*) FROM mobula.batch")) > batches, "it goes on meanwhile")
+        below_the_hard_cap(c, memory.end(), ANSWERS_MAX, f"with a slow PostgreSQL, {len(taken)} and {len(more)} roots, refused {len(refused)} times")
+    finally:
+        sql(c, "DROP FUNCTION slow CASCADE")
+    taken.update(more)
+    c.until("all of it is in PostgreSQL", lambda: status(c).get("postgres", {}).get("behind") == 0, 60)
+    found = ids_of(c, "slow")
+    check(sorted(found) == sorted(taken), "all that was acknowledged is there, once", len(found), len(taken))
+    for task in random.Random(1).sample(sorted(taken), 20):
+        name, argument = taken[task]
+        check(c.value(name).get("value") == argument, "what it returned", task)
+    verify = subprocess.run([BIN + "/mobula", "gcs", "verify", "--dir", c.directory], capture_output=True, text=True, timeout=120)
+    check(verify.returncode == 0, "verify", verify.stdout)
+
+
 def test_with_flushing_all_goes_through(c):
     results = []
     c.until("room", lambda: c.call("POST", V1 + "/tasks", {"function": "late.one", "arguments": [1]})[0] == 202, 60)
@@ -249,7 +288,7 @@ def test_with_flushing_all_goes_through(c):
         thread.join(70)
     check(sorted(results) == sums(parents), "nested tasks", results)
     check({r[0] for r in refused} <= {429} and all(r[1] for r in refused), "only 429, with a time", refused[:5])
-    check(taken > 0 and figures(c)["applied"] > before, "roots are taken", taken)
+    check(taken and figures(c)["applied"] > before, "roots are taken", len(taken))
     verify = subprocess.run([BIN + "/mobula", "gcs", "verify", "--dir", c.directory], capture_output=True, text=True, timeout=120)
     check(verify.returncode == 0, "verify", verify.stdout)
 

@@ -218,6 +218,13 @@ def gcs_recoveries(c):
     return json.loads(done.stdout)["recoveries"]
 
 
+def recoveries_by_metrics(c):
+    """By state; `waiting` runs, and waits for PostgreSQL."""
+    told = dict(line.rsplit(" ", 1) for line in c.call("GET", "/metrics")[2].decode().splitlines() if not line.startswith("#"))
+    of = {state: told.get(f'mobula_gcs_recoveries{{shard="0",state="{state}"}}') for state in ("running", "ended", "unknown")}
+    return {**of, "waiting": told.get('mobula_gcs_recoveries_waiting{shard="0"}')}
+
+
 def incarnation_other_than(c, before):
     status, _, body = c.call("GET", V1 + "/nodes")
     now = json.loads(body)["items"][0]["incarnation"] if status == 200 else before
@@ -237,9 +244,11 @@ def test_a_recovery_is_seen(c):
     rows = lambda: [(r["incarnation"], r["by"], r["state"], r.get("tasks"), r["takeovers"]) for r in gcs_recoveries(c)]
     c.until("the record says so", lambda: rows() == [(before, now, "ended", 5, 0)])
     check([(r["state"], r["tasks"], r["unfinished"]) for r in ours()] == [("ended", 5, 5)], "and the node", ours())
+    check(recoveries_by_metrics(c) == {"running": "0", "ended": "1", "unknown": "0", "waiting": "0"}, "and metrics", recoveries_by_metrics(c))
     for task in tasks:
         check(c.call("POST", f"{V1}/tasks/{task}:cancel")[0] in (200, 202), "cancelled")
     c.until("the log is recovered", lambda: [r["state"] for r in ours()] == ["recovered"] and gcs_recoveries(c) == [])
+    check(set(recoveries_by_metrics(c).values()) == {"0"}, "and metrics", recoveries_by_metrics(c))
 
 
 def test_a_node_that_is_told_to_stop_did_not_die(c):

@@ -92,6 +92,7 @@ def test_the_node_dies_while_postgres_is_away(c):
         c.kill("mobula-node")
         waits = lambda: [(r["state"], r.get("waits_for")) for r in status(c)["recoveries"]]
         c.until("the record says what the next incarnation waits for", lambda: ("running", "postgres") in waits(), 60)
+        check(b'\nmobula_gcs_recoveries_waiting{shard="0"} 1\n' in c.call("GET", "/metrics")[2], "so do metrics")
         check(c.call("GET", "/livez", key=None)[0] == 200 and c.call("GET", "/readyz", key=None)[0] == 503, "the gateway lives, and is not ready")
         c.until("callers are told", lambda: "waits for PostgreSQL" in typed(c, "GET", f"{V1}/tasks/{behind[0]['id']}/why"), 30)
         for method, path, body in (("POST", V1 + "/tasks", {"function": "chaos.mix", "arguments": [1]}), ("GET", f"{V1}/tasks/{behind[0]['id']}", None),

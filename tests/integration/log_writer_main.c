@@ -1,11 +1,11 @@
 /* A node of another machine, as the control store sees it: writes a log in each shard of a running cluster.
  *
- *   mobula-log-writer DIR NAME ROUNDS TASKS [PAUSE_MS]
+ *   mobula-log-writer DIR NAME ROUNDS TASKS [PAUSE_MS [FUNCTION_ID]]
  *
  * Registers incarnations until it has one at home in each shard, then appends ROUNDS blocks of TASKS finished
- * tasks each, called NAME, the next one only after the one before was acknowledged: so the order of their
- * times is known. Writes "SHARD TASK_ID" for each task in that order, then seals its logs and says that they
- * are recovered.
+ * tasks each, called NAME (of a function that is none, or of FUNCTION_ID), the next one only after the one
+ * before was acknowledged: so the order of their times is known. Writes "SHARD TASK_ID" for each task in that
+ * order, then seals its logs and says that they are recovered.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -32,6 +32,7 @@ struct writer {
     struct mob_cluster_id cluster;
     struct mob_block_encoder *encoder;
     const char *name;
+    struct mob_function_id function;
     struct log logs[MOB_GCS_SHARDS_MAX];
     uint32_t shards;
     int64_t wall_less_mono_ns; /* one for a log, as with a node */
@@ -103,6 +104,7 @@ static void add_task(struct writer *w, struct log *log)
         .num_returns = 1,
         .task = {log->job.root, log->tasks++},
         .job = log->job,
+        .function = w->function,
         .max_retries = 3,
         .cpu = 10000,
         .attempt = 1};
@@ -164,13 +166,15 @@ int main(int argc, char **argv)
 {
     char addresses[STATE_ADDRESSES_MAX];
     struct writer w = {.encoder = mob_block_encoder_create()};
-    if (argc < 5 || argc > 6 || !w.encoder) {
-        fprintf(stderr, "usage: mobula-log-writer DIR NAME ROUNDS TASKS [PAUSE_MS]\n");
+    if (argc < 5 || argc > 7 || !w.encoder) {
+        fprintf(stderr, "usage: mobula-log-writer DIR NAME ROUNDS TASKS [PAUSE_MS [FUNCTION_ID]]\n");
         return 2;
     }
     long pause_ms = argc > 5 ? atol(argv[5]) : 0;
     uint32_t rounds = (uint32_t)atol(argv[3]), tasks = (uint32_t)atol(argv[4]);
     w.name = argv[2];
+    if (argc > 6)
+        need(mob_function_id_parse(argv[6], &w.function), "a function's id");
     w.wall_less_mono_ns = (mob_wall_now() - mob_now()) / 1000 * 1000;
     need(state_dir_cluster(argv[1], &w.cluster), "the cluster's id");
     uint8_t secret[STATE_SECRET_BYTES];
