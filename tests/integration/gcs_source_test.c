@@ -373,6 +373,7 @@ static uint32_t blocks_of_batch(void)
 static bool pick_while_redis_is_behind(uint32_t per_batch)
 {
     static struct places all, given;
+    MOB_ASSERT(per_batch > AROUND);
     while (source.appended % per_batch != per_batch - AROUND)
         append();
     wait_acked();
