@@ -150,8 +150,10 @@ static void on_ack(struct mob_chain *c, const struct mob_gcs_link_msg *m)
     }
     if (committed > c->committed)
         c->committed = committed;
-    if (c->source.joiner == m->from)
+    if (c->source.joiner == m->from) {
         mob_chain_source_end(c); /* it serves: what this member had committed as the tail is there, too */
+        c->hurries = false;
+    }
     if (m->link.durable > c->durable)
         c->durable = m->link.durable;
 }
