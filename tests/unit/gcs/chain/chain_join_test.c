@@ -17,6 +17,7 @@ struct fixture {
     struct mob_gcs_link_msg asked; /* the last JOIN */
     int wipes, asks; /* JOINs */
     int given, logged; /* SNAPSHOTs and LOGs */
+    int rows; /* ROWS */
 };
 
 static void drain(struct fixture *f)
@@ -29,6 +30,7 @@ static void drain(struct fixture *f)
             f->asks++;
         }
         f->given += a.type == MOB_CHAIN_SEND && a.message->type == MOB_GCS_SNAPSHOT;
+        f->rows += a.type == MOB_CHAIN_ROWS;
         f->logged += a.type == MOB_CHAIN_SEND && a.message->type == MOB_GCS_LOG;
     }
 }
@@ -473,6 +475,30 @@ static void a_source_that_gave_a_joiner_up_does_not_rest(void **state)
     fixture_fini(&f);
 }
 
+/* A batch that waited for the end of a rest is not asked for when its joiner is given up in that moment. */
+static void a_batch_that_waits_goes_with_its_joiner(void **state)
+{
+    (void)state;
+    const uint8_t of_owner[] = {4, 1, 2, 3};
+    struct fixture f;
+    fixture_source(&f, 0);
+    pass_time(&f, 1000000);
+    write_entries(&f, 1);
+    asks_for_batch(&f, 2);
+    joiner_sends(&f,
+        (struct mob_gcs_link_msg){.type = MOB_GCS_JOIN,
+            .link = {.prev = 3},
+            .body = of_owner,
+            .body_bytes = sizeof of_owner});
+    write_entries(&f, MOB_CHAIN_ENTRIES_MAX / 2 + 1);
+    mob_chain_on_durable(f.chain, mob_chain_applied(f.chain)); /* so it is kept for the joiner only */
+    drain(&f);
+    tick(&f);
+    assert_false(is_joined_by(&f));
+    assert_int_equal(f.rows, 0);
+    fixture_fini(&f);
+}
+
 /* Few entries are on their way, so that a put does not wait for hundreds; more when the way is so long that
  * the joiner would not get to the end. */
 static void the_window_of_the_log_is_as_large_as_it_has_to_be(void **state)
@@ -516,6 +542,7 @@ int main(void)
         cmocka_unit_test(a_source_that_keeps_much_does_not_rest),
         cmocka_unit_test(a_source_of_a_fast_log_does_not_rest),
         cmocka_unit_test(a_source_that_gave_a_joiner_up_does_not_rest),
+        cmocka_unit_test(a_batch_that_waits_goes_with_its_joiner),
         cmocka_unit_test(the_window_of_the_log_is_as_large_as_it_has_to_be),
     };
     return cmocka_run_group_tests_name("chain_join", tests, NULL, NULL);
