@@ -150,7 +150,8 @@ struct mob_chain {
     } predecessor;
     int64_t retry_ns;
     struct mob_chain_source source;
-    bool hurries; /* the last joiner was given up, and none has served since: the next is given all of the time */
+    bool hurries; /* the last joiner was given up, and none has served since: the next is given all of the
+                     time */
     struct mob_chain_joiner join;
 
     struct mob_chain_point points[MOB_CHAIN_POINTS_MAX];

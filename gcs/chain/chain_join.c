@@ -146,8 +146,8 @@ static bool log_grows_fast(const struct mob_chain *c)
     return grown * (REST_LASTS_NS / JOIN_ENTRIES_MAX) > c->now_ns - c->source.begun_ns;
 }
 
-/* Where nobody writes there is nobody to wait for; and a joiner that has to begin anew is worse for who writes
- * than one batch after the other. */
+/* Where nobody writes there is nobody to wait for; and a joiner that has to begin anew is worse for who
+ * writes than one batch after the other. */
 static int64_t rest_now(const struct mob_chain *c)
 {
     if (c->applied == c->source.given_at || c->hurries || log_grows_fast(c))
@@ -283,6 +283,11 @@ static void on_join(struct mob_chain *c, const struct mob_gcs_link_msg *m)
         s->waiting = m->link.prev;
     else
         begin_batch(c, m->link.prev);
+}
+
+int64_t mob_chain_rests_until(const struct mob_chain *c)
+{
+    return c->source.waiting == 0 ? INT64_MAX : c->source.rest_until_ns;
 }
 
 void mob_chain_source_rested(struct mob_chain *c)

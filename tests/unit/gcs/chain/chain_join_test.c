@@ -392,12 +392,15 @@ static void a_source_rests_between_batches_while_clients_write(void **state)
     write_entries(&f, 1);
     asks_for_batch(&f, 4);
     assert_int_equal(f.given, 4);
+    assert_int_equal(mob_chain_rests_until(f.chain), INT64_MAX);
     asks_for_batch(&f, 5);
+    assert_int_equal(mob_chain_rests_until(f.chain), f.now_ns + MOB_CHAIN_JOIN_REST_NS);
     pass_time(&f, MOB_CHAIN_JOIN_REST_NS / 2);
     asks_for_batch(&f, 5); /* again, as the question may have been lost */
     assert_int_equal(f.given, 4);
     pass_time(&f, MOB_CHAIN_JOIN_REST_NS / 2);
     assert_int_equal(f.given, 5);
+    assert_int_equal(mob_chain_rests_until(f.chain), INT64_MAX);
     pass_time(&f, MOB_CHAIN_JOIN_REST_NS);
     assert_int_equal(f.given, 5);
     asks_for_batch(&f, 6); /* nobody wrote meanwhile */
@@ -431,7 +434,8 @@ static void a_source_that_keeps_much_does_not_rest(void **state)
     }
 }
 
-/* Rests that make a snapshot last until its log is too much are worse than none: it begins anew, and again. */
+/* Rests that make a snapshot last until its log is too much are worse than none: it begins anew, and again.
+ */
 static void a_source_of_a_fast_log_does_not_rest(void **state)
 {
     (void)state;
@@ -486,10 +490,8 @@ static void a_batch_that_waits_goes_with_its_joiner(void **state)
     write_entries(&f, 1);
     asks_for_batch(&f, 2);
     joiner_sends(&f,
-        (struct mob_gcs_link_msg){.type = MOB_GCS_JOIN,
-            .link = {.prev = 3},
-            .body = of_owner,
-            .body_bytes = sizeof of_owner});
+        (struct mob_gcs_link_msg){
+            .type = MOB_GCS_JOIN, .link = {.prev = 3}, .body = of_owner, .body_bytes = sizeof of_owner});
     write_entries(&f, MOB_CHAIN_ENTRIES_MAX / 2 + 1);
     mob_chain_on_durable(f.chain, mob_chain_applied(f.chain)); /* so it is kept for the joiner only */
     drain(&f);
