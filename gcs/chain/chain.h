@@ -237,9 +237,11 @@ MOB_MUST_USE enum mob_status mob_chain_on_message(
     struct mob_chain *c, const struct mob_gcs_link_msg *message, void *hold);
 /* The master answered the heartbeat that this member sent at sent_ns of its own clock in `epoch`. */
 void mob_chain_on_lease(struct mob_chain *c, uint64_t epoch, int64_t sent_ns);
-/* At least every resend_ns / 2, and in each turn of an owner that gives join_rest_ns: a rest ends here. The
- * clock is the owner's own, monotonic. */
+/* At least every resend_ns / 2, in each turn of an owner that gives join_rest_ns, and when
+ * mob_chain_rests_until says: a rest ends here. The clock is the owner's own, monotonic. */
 void mob_chain_on_tick(struct mob_chain *c, int64_t now_ns);
+/* A joiner waits for a batch until then; INT64_MAX: none does. */
+int64_t mob_chain_rests_until(const struct mob_chain *c);
 /* An IDLE member is to be a new one, says a master whose newest configuration is of `epoch`: it forgets what
  * it has and joins behind the tail. Not obeyed unless that is newer than what its store took part in: a
  * master that knows less may not know that this is all there is. */

@@ -88,6 +88,7 @@ struct mob_chain_source {
     int64_t heard_ns, said_ns; /* of the joiner; how far the log goes, to it */
     uint64_t batch; /* under way at the owner */
     bool owner_busy;
+    int64_t begun_ns;
     uint64_t given_at; /* what was applied when the last batch left */
     int64_t rest_until_ns;
     struct mob_chain_cursor cursor; /* of the batch that was asked for last */
@@ -149,6 +150,8 @@ struct mob_chain {
     } predecessor;
     int64_t retry_ns;
     struct mob_chain_source source;
+    bool hurries; /* the last joiner was given up, and none has served since: the next is given all of the
+                     time */
     struct mob_chain_joiner join;
 
     struct mob_chain_point points[MOB_CHAIN_POINTS_MAX];

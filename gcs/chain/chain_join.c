@@ -16,6 +16,7 @@
  * twice as long each time, up to so long: a source that is busy is not kept busy with the same batch. */
 #define ASK_PAUSE_MAX_NS (32 * 1000000ll)
 #define JOIN_ENTRIES_MAX (MOB_CHAIN_ENTRIES_MAX / 2) /* of the log, kept for a joiner */
+#define REST_LASTS_NS (10 * 1000000000ll) /* a log that is full sooner leaves no time for rests */
 #define LAG_SHRINKS 16 /* by this part at least from one position that is told to the next */
 #define CLIENTS_AT_ONCE 32u
 #define CLIENT_ROW_MAX (20u + MOB_GCS_WINDOW * sizeof(struct mob_gcs_reply))
@@ -138,10 +139,18 @@ static void write_keys(struct mob_chain *c, struct mob_chain_cursor *cursor, str
     cursor_set(cursor, SECTION_OWNER, NULL, 0);
 }
 
-/* Where nobody writes there is nobody to wait for. */
+/* The log since the snapshot began grows so that it would be too much before most snapshots end. */
+static bool log_grows_fast(const struct mob_chain *c)
+{
+    int64_t grown = (int64_t)(c->applied - c->source.begin_seq);
+    return grown * (REST_LASTS_NS / JOIN_ENTRIES_MAX) > c->now_ns - c->source.begun_ns;
+}
+
+/* Where nobody writes there is nobody to wait for; and a joiner that has to begin anew is worse for who
+ * writes than one batch after the other. */
 static int64_t rest_now(const struct mob_chain *c)
 {
-    if (c->applied == c->source.given_at)
+    if (c->applied == c->source.given_at || c->hurries || log_grows_fast(c))
         return 0;
     uint64_t kept = 1000 * mob_chain_entries(c) / JOIN_ENTRIES_MAX;
     uint64_t bytes = c->options.kept_bytes_max == 0 ? 0 : 1000 * c->kept_bytes / c->options.kept_bytes_max;
@@ -203,6 +212,7 @@ static bool source_begin(struct mob_chain *c, const struct mob_gcs_link_msg *m)
         .begin_seq = c->applied,
         .begin_digest = c->digest,
         .acked = c->applied,
+        .begun_ns = c->now_ns,
         .given_at = c->applied,
         .window = MOB_CHAIN_JOIN_WINDOW_MIN,
         .lag_then = UINT64_MAX,
@@ -273,6 +283,11 @@ static void on_join(struct mob_chain *c, const struct mob_gcs_link_msg *m)
         s->waiting = m->link.prev;
     else
         begin_batch(c, m->link.prev);
+}
+
+int64_t mob_chain_rests_until(const struct mob_chain *c)
+{
+    return c->source.waiting == 0 ? INT64_MAX : c->source.rest_until_ns;
 }
 
 void mob_chain_source_rested(struct mob_chain *c)
@@ -513,7 +528,9 @@ void mob_chain_join_tick(struct mob_chain *c)
     struct mob_chain_source *s = &c->source;
     bool gone =
         s->joiner != 0 && s->joiner != mob_chain_successor(c) && c->now_ns - s->heard_ns > SOURCE_IDLE_NS;
-    if (gone || (s->joiner != 0 && !source_affordable(c)))
+    bool given_up = s->joiner != 0 && !source_affordable(c);
+    c->hurries |= given_up;
+    if (gone || given_up)
         mob_chain_source_end(c);
     if (c->state != MOB_CHAIN_JOINING)
         return;

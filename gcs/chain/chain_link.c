@@ -150,8 +150,10 @@ static void on_ack(struct mob_chain *c, const struct mob_gcs_link_msg *m)
     }
     if (committed > c->committed)
         c->committed = committed;
-    if (c->source.joiner == m->from)
+    if (c->source.joiner == m->from) {
         mob_chain_source_end(c); /* it serves: what this member had committed as the tail is there, too */
+        c->hurries = false;
+    }
     if (m->link.durable > c->durable)
         c->durable = m->link.durable;
 }
@@ -270,10 +272,10 @@ static void mob_chain_link_tick(struct mob_chain *c)
 void mob_chain_on_tick(struct mob_chain *c, int64_t now_ns)
 {
     c->now_ns = now_ns;
-    mob_chain_source_rested(c);
-    if (c->options.self == 0 || now_ns < c->retry_ns)
-        return;
-    c->retry_ns = now_ns + c->options.resend_ns;
-    mob_chain_link_tick(c);
-    mob_chain_join_tick(c);
+    if (c->options.self != 0 && now_ns >= c->retry_ns) {
+        c->retry_ns = now_ns + c->options.resend_ns;
+        mob_chain_link_tick(c);
+        mob_chain_join_tick(c);
+    }
+    mob_chain_source_rested(c); /* last: what it points to is the joiner's, who may have been given up */
 }

@@ -17,6 +17,7 @@ struct fixture {
     struct mob_gcs_link_msg asked; /* the last JOIN */
     int wipes, asks; /* JOINs */
     int given, logged; /* SNAPSHOTs and LOGs */
+    int rows; /* ROWS */
 };
 
 static void drain(struct fixture *f)
@@ -29,6 +30,7 @@ static void drain(struct fixture *f)
             f->asks++;
         }
         f->given += a.type == MOB_CHAIN_SEND && a.message->type == MOB_GCS_SNAPSHOT;
+        f->rows += a.type == MOB_CHAIN_ROWS;
         f->logged += a.type == MOB_CHAIN_SEND && a.message->type == MOB_GCS_LOG;
     }
 }
@@ -312,6 +314,18 @@ static void pass_time(struct fixture *f, int64_t ns)
     drain(f);
 }
 
+/* Goes on asking for a batch that it was given meanwhile, so that it is not taken for gone. */
+static void pass_time_joining(struct fixture *f, int64_t ns, uint64_t batch)
+{
+    const int64_t step = 250 * 1000000ll;
+    int given = f->given;
+    for (int64_t end = f->now_ns + ns; f->now_ns < end;) {
+        pass_time(f, step);
+        asks_for_batch(f, batch);
+    }
+    f->given = given;
+}
+
 static bool is_joined_by(struct fixture *f)
 {
     uint64_t joiner, lag;
@@ -374,15 +388,19 @@ static void a_source_rests_between_batches_while_clients_write(void **state)
     asks_for_batch(&f, 2);
     asks_for_batch(&f, 3);
     assert_int_equal(f.given, 3);
+    pass_time(&f, 1000000);
     write_entries(&f, 1);
     asks_for_batch(&f, 4);
     assert_int_equal(f.given, 4);
+    assert_int_equal(mob_chain_rests_until(f.chain), INT64_MAX);
     asks_for_batch(&f, 5);
+    assert_int_equal(mob_chain_rests_until(f.chain), f.now_ns + MOB_CHAIN_JOIN_REST_NS);
     pass_time(&f, MOB_CHAIN_JOIN_REST_NS / 2);
     asks_for_batch(&f, 5); /* again, as the question may have been lost */
     assert_int_equal(f.given, 4);
     pass_time(&f, MOB_CHAIN_JOIN_REST_NS / 2);
     assert_int_equal(f.given, 5);
+    assert_int_equal(mob_chain_rests_until(f.chain), INT64_MAX);
     pass_time(&f, MOB_CHAIN_JOIN_REST_NS);
     assert_int_equal(f.given, 5);
     asks_for_batch(&f, 6); /* nobody wrote meanwhile */
@@ -401,6 +419,7 @@ static void a_source_that_keeps_much_does_not_rest(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct fixture f;
         fixture_source(&f, cases[i].bytes_max);
+        pass_time_joining(&f, 5000000000ll, 1);
         write_entries(&f, cases[i].entries / 2);
         asks_for_batch(&f, 2);
         asks_for_batch(&f, 3); /* waits for half of the rest */
@@ -413,6 +432,73 @@ static void a_source_that_keeps_much_does_not_rest(void **state)
         assert_int_equal(f.given, 5);
         fixture_fini(&f);
     }
+}
+
+/* Rests that make a snapshot last until its log is too much are worse than none: it begins anew, and again.
+ */
+static void a_source_of_a_fast_log_does_not_rest(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_source(&f, 0);
+    pass_time(&f, 1000000);
+    write_entries(&f, 26); /* 26,000 a second: there is time for rests */
+    asks_for_batch(&f, 2);
+    asks_for_batch(&f, 3);
+    assert_int_equal(f.given, 2);
+    pass_time(&f, MOB_CHAIN_JOIN_REST_NS);
+    assert_int_equal(f.given, 3);
+    pass_time(&f, 600000);
+    write_entries(&f, 40); /* 33,000 */
+    asks_for_batch(&f, 4);
+    asks_for_batch(&f, 5);
+    assert_int_equal(f.given, 5);
+    fixture_fini(&f);
+}
+
+/* Nor does one rest for a joiner that has begun anew because of it. */
+static void a_source_that_gave_a_joiner_up_does_not_rest(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_source(&f, 0);
+    write_entries(&f, MOB_CHAIN_ENTRIES_MAX / 2 + 1);
+    mob_chain_on_durable(f.chain, mob_chain_applied(f.chain)); /* so it is kept for the joiner only */
+    drain(&f);
+    tick(&f);
+    assert_false(is_joined_by(&f));
+    pass_time(&f, 2000000);
+    joiner_says(&f, MOB_GCS_JOIN, &(struct mob_gcs_link){.prev = 1});
+    assert_true(is_joined_by(&f));
+    pass_time(&f, 1000000);
+    f.given = 0;
+    write_entries(&f, 1);
+    asks_for_batch(&f, 2);
+    asks_for_batch(&f, 3);
+    assert_int_equal(f.given, 2);
+    fixture_fini(&f);
+}
+
+/* A batch that waited for the end of a rest is not asked for when its joiner is given up in that moment. */
+static void a_batch_that_waits_goes_with_its_joiner(void **state)
+{
+    (void)state;
+    const uint8_t of_owner[] = {4, 1, 2, 3};
+    struct fixture f;
+    fixture_source(&f, 0);
+    pass_time(&f, 1000000);
+    write_entries(&f, 1);
+    asks_for_batch(&f, 2);
+    joiner_sends(&f,
+        (struct mob_gcs_link_msg){
+            .type = MOB_GCS_JOIN, .link = {.prev = 3}, .body = of_owner, .body_bytes = sizeof of_owner});
+    write_entries(&f, MOB_CHAIN_ENTRIES_MAX / 2 + 1);
+    mob_chain_on_durable(f.chain, mob_chain_applied(f.chain)); /* so it is kept for the joiner only */
+    drain(&f);
+    tick(&f);
+    assert_false(is_joined_by(&f));
+    assert_int_equal(f.rows, 0);
+    fixture_fini(&f);
 }
 
 /* Few entries are on their way, so that a put does not wait for hundreds; more when the way is so long that
@@ -456,6 +542,9 @@ int main(void)
         cmocka_unit_test(a_snapshot_has_time_for_five_seconds_of_puts),
         cmocka_unit_test(a_source_rests_between_batches_while_clients_write),
         cmocka_unit_test(a_source_that_keeps_much_does_not_rest),
+        cmocka_unit_test(a_source_of_a_fast_log_does_not_rest),
+        cmocka_unit_test(a_source_that_gave_a_joiner_up_does_not_rest),
+        cmocka_unit_test(a_batch_that_waits_goes_with_its_joiner),
         cmocka_unit_test(the_window_of_the_log_is_as_large_as_it_has_to_be),
     };
     return cmocka_run_group_tests_name("chain_join", tests, NULL, NULL);
