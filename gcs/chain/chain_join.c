@@ -16,7 +16,7 @@
  * twice as long each time, up to so long: a source that is busy is not kept busy with the same batch. */
 #define ASK_PAUSE_MAX_NS (32 * 1000000ll)
 #define JOIN_ENTRIES_MAX (MOB_CHAIN_ENTRIES_MAX / 2) /* of the log, kept for a joiner */
-#define REST_LASTS_NS (10 * 1000000000ll) /* a log that is full sooner leaves no time for rests */
+#define REST_LASTS_NS (5 * 1000000000ll) /* a log that is full sooner leaves no time for rests */
 #define LAG_SHRINKS 16 /* by this part at least from one position that is told to the next */
 #define CLIENTS_AT_ONCE 32u
 #define CLIENT_ROW_MAX (20u + MOB_GCS_WINDOW * sizeof(struct mob_gcs_reply))
