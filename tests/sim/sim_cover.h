@@ -99,8 +99,6 @@ enum sim_fault_kind {
     X(SYNCING_SERVING, "state syncing -> serving", 2400) \
     X(SYNCING_EVICTED, "state syncing -> evicted", 38) \
     X(COLLECTING_SERVING, "state collecting -> serving", 370) \
-    X(COLLECTING_EVICTED, \
-        "state collecting -> evicted (only beside its own next life: unit/gcs/chain/chain_join)", 0) \
     X(SERVING_SYNCING, "state serving -> syncing", 670) \
     X(SERVING_EVICTED, "state serving -> evicted (safe when wrong)", 260) \
     X(IDLE_EVICTED, "state idle -> evicted", 34) \
@@ -138,7 +136,7 @@ enum sim_fault_kind {
     X(STARTS, "chains started again after everything died", 560) \
     X(STARTS_HEARD_LATE, "clients that heard of that from a later configuration", 6) \
     X(COLLECTED_AGAIN, "requests put back after that", 8700) \
-    X(DIES_COLLECTING, "member dies while it puts them back", 1) \
+    X(DIES_COLLECTING, "member dies while it puts them back", 15) \
     X(COLLECT_ABSENT, "clients that did not answer then", 310) \
     X(LOSSES, "losses named", 320) \
     X(SEALS, "logs sealed", 1400) \

@@ -106,7 +106,8 @@ void sim_member_ends(struct sim *s, struct sim_member *m)
 bool sim_dies_here(struct sim *s, struct sim_member *m, enum mob_chain_action_type next)
 {
     double p = s->plan.dies_between * (next == MOB_CHAIN_REPLY ? 8 : 1);
-    if (s->healing || !sim_chance(s, p))
+    bool planned = m->dies_at > 0 && --m->dies_at == 0;
+    if (s->healing || (!sim_chance(s, p) && !planned))
         return false;
     sim_cover_add(s,
         next == MOB_CHAIN_STORE       ? SIM_DIES_BEFORE_STORE
@@ -154,6 +155,8 @@ static struct sim_member *any_member(struct sim *s)
 #define OVERTAKEN_OF 4u /* and one of so many nodes that are about to own a task, */
 #define OVERTAKEN_MS 100u /* from a half to the whole of that */
 #define MISSED_OF 4u /* one of so many configurations is missed */
+#define DIES_OF 8u /* one of so many members dies while it puts back what it has collected, */
+#define DIES_AT 12u /* at one of so many first actions */
 #define AGAIN_OF 1u /* after one of so many starts that a client missed the power fails again, */
 #define AGAIN_MS 60u /* in less than so long */
 
@@ -247,6 +250,13 @@ void sim_start_served(struct sim *s, uint64_t epoch)
         return;
     sim_at(s, (int64_t)(drawn / AGAIN_OF % AGAIN_MS) * SIM_MS + SIM_MS,
         (struct sim_event){.type = SIM_EV_ALL_OFF});
+}
+
+void sim_collect_ends(struct sim *s, struct sim_member *m)
+{
+    uint64_t dice[] = {s->setup.seed, m->id, 3};
+    uint64_t drawn = mob_hash64(dice, sizeof dice);
+    m->dies_at = s->healing || drawn % DIES_OF != 0 ? 0 : 1 + (uint32_t)(drawn / DIES_OF % DIES_AT);
 }
 
 void sim_all_off(struct sim *s)
