@@ -57,6 +57,7 @@ struct sim_member {
     size_t hist_count, hist_capacity;
     uint64_t base_seq, base_digest;
     uint64_t seen_epoch, seen_committed;
+    uint32_t table_checks;
 
     struct sim_read *reads;
     size_t read_count, read_capacity;
