@@ -271,6 +271,8 @@ void sim_check_config(struct sim *s, const struct mob_gcs_config *config)
     uint64_t started = config->start != 0 ? config->epoch : config->epoch > 1 ? before->started : 0;
     SIM_CHECK(s, config->started == started, "epoch %llu: started with %llu, and says %llu",
         (unsigned long long)config->epoch, (unsigned long long)started, (unsigned long long)config->started);
+    if (config->count > 3)
+        sim_cover_add(s, config->count == MOB_GCS_MEMBERS_MAX ? SIM_LONGEST : SIM_LONG);
     if (config->start != 0) {
         sim_cover_add(s, SIM_STARTS);
         return;
