@@ -139,6 +139,15 @@ const struct mob_chain_entry *mob_chain_kept(const struct mob_chain *c, uint64_t
     return mob_chain_find(c, seq);
 }
 
+struct mob_chain_waiting mob_chain_waiting(const struct mob_chain *c)
+{
+    return (struct mob_chain_waiting){.collected = c->collected_count,
+        .losses = c->loss_count,
+        .seals = c->seal_count,
+        .dropped = c->dropped_count,
+        .notices = c->notice_end - c->notice_first};
+}
+
 void mob_chain_each_client(
     const struct mob_chain *c, void (*visit)(void *arg, uint64_t client, uint64_t last), void *arg)
 {

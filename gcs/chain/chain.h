@@ -152,6 +152,12 @@ uint64_t mob_chain_duplicates(const struct mob_chain *c);
 /* Requests that may be fed before some must become durable. */
 size_t mob_chain_room(const struct mob_chain *c);
 size_t mob_chain_bytes(const struct mob_chain *c);
+/* How much there is of what waits, for tests: requests, losses and seals until collecting ends, the memory of
+ * requests that nobody wants, and what clients are told when it is committed. */
+struct mob_chain_waiting {
+    size_t collected, losses, seals, dropped, notices;
+};
+struct mob_chain_waiting mob_chain_waiting(const struct mob_chain *c);
 /* The kept entry with this seq, NULL when there is none. Valid until the next event. */
 const struct mob_chain_entry *mob_chain_kept(const struct mob_chain *c, uint64_t seq);
 /* The tail's part of a join: who, and how many entries it lacks (UINT64_MAX while it takes the snapshot).

@@ -16,7 +16,7 @@ static const uint8_t legal[MOB_CHAIN_STATES] = {[MOB_CHAIN_IDLE] = 1u << MOB_CHA
     [MOB_CHAIN_JOINING] = 1u << MOB_CHAIN_SYNCING | 1u << MOB_CHAIN_EVICTED,
     [MOB_CHAIN_SYNCING] = 1u << MOB_CHAIN_SERVING | 1u << MOB_CHAIN_EVICTED,
     [MOB_CHAIN_COLLECTING] = 1u << MOB_CHAIN_SERVING | 1u << MOB_CHAIN_EVICTED,
-    [MOB_CHAIN_SERVING] = 1u << MOB_CHAIN_SYNCING | 1u << MOB_CHAIN_COLLECTING | 1u << MOB_CHAIN_EVICTED,
+    [MOB_CHAIN_SERVING] = 1u << MOB_CHAIN_SYNCING | 1u << MOB_CHAIN_EVICTED,
     [MOB_CHAIN_EVICTED] = 0};
 
 void mob_chain_set_state(struct mob_chain *c, enum mob_chain_state state)

@@ -96,7 +96,7 @@ struct master {
 };
 
 struct nodesim {
-    uint64_t rng[2];
+    uint64_t seed, rng[2];
     bool trace, failed, stuck, healing, without_index;
     char why[400];
     uint64_t cover[NODESIM_COVERS], delivered, appended;
@@ -143,6 +143,8 @@ struct chain_log *nodesim_chain_log(struct chain *c, uint64_t incarnation);
 void nodesim_at_table(struct event *e);
 void nodesim_at_chain(struct event *e);
 void nodesim_at_chain_book(struct event *e);
+/* nodesim_run.c */
+void nodesim_kill_process(struct process *p);
 /* nodesim_master.c */
 struct process *nodesim_newest_process(uint32_t node);
 void nodesim_start_next(const struct process *p, int64_t delay);

@@ -47,7 +47,7 @@
     X(LIVE_DEAD, "recorded: it is dead", 2600) \
     X(DEAD_SEALED, "recorded: it is sealed", 2600) \
     X(NOTES_REFUSED, "records refused: by term, state or index", 190) \
-    X(NOTES_ANOTHER, "of these: another incarnation of the node lives", 0) \
+    X(NOTES_ANOTHER, "of these: another incarnation of the node lives", 55) \
     X(NOTES_UNKNOWN, "records whose answer did not come", 630) \
     X(LOGS_READ, "tables read again by an active master", 1200) \
     X(TAKEOVERS, "a master becomes active", 1600) \

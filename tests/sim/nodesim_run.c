@@ -99,7 +99,7 @@ static void node_tick(uint32_t i)
     }
 }
 
-static void kill_process(struct process *p)
+void nodesim_kill_process(struct process *p)
 {
     p->up = false;
     for (uint32_t m = 0; m < MASTERS; m++)
@@ -134,7 +134,7 @@ static void hit_node(enum nodesim_cover what, int64_t until)
     struct process *p = nodesim_newest_process(node);
     bool lives = p != NULL && p->up, felt = false;
     if (what == NODESIM_FAULT_KILL_NODE && lives) {
-        kill_process(p);
+        nodesim_kill_process(p);
         felt = true;
     } else if (what == NODESIM_FAULT_PAUSE_NODE) {
         felt = stop(p, until);
@@ -282,6 +282,7 @@ static void begin(const struct sim_setup *setup)
         free(world.events[i].logs);
     memset(&world, 0, sizeof world);
     world.trace = setup->trace;
+    world.seed = setup->seed;
     world.without_index = setup->without == NODESIM_RULE_INDEX;
     world.rng[0] = setup->seed * 0x9e3779b97f4a7c15ull + 1;
     world.rng[1] = setup->seed ^ 0xd1b54a32d192ed03ull;

@@ -24,7 +24,7 @@
 
 #define SIM_US 1000ll
 #define SIM_MS 1000000ll
-#define SIM_SLOTS_MAX 6u
+#define SIM_SLOTS_MAX 9u
 #define SIM_MASTERS 2u
 #define SIM_CLIENTS_MAX 5u
 #define SIM_NODES_MAX (SIM_SLOTS_MAX + SIM_MASTERS + 1u + SIM_CLIENTS_MAX)

@@ -2,7 +2,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "gcs/chain/chain_replies.h"
 #include "tests/sim/sim_internal.h"
+
+/* What tables may hold at most here: three to four times what was the most in 2,000 seeds, and far below
+ * their own limits. */
+#define CLIENTS_MOST 50u
+#define KEYS_MOST 150u
+#define INCARNATIONS_MOST 60u
+#define COLLECTED_MOST 400u
+#define NOTICES_MOST 64u /* that is its limit */
+#define WINDOWS_EACH 64u /* replies are looked at in one of so many steps of a member */
+_Static_assert(CLIENTS_MOST <= MOB_CHAIN_CLIENTS_MAX && KEYS_MOST <= MOB_STATE_KEYS_MAX &&
+        INCARNATIONS_MOST <= MOB_STATE_INCARNATIONS_MAX && COLLECTED_MOST <= MOB_CHAIN_ENTRIES_MAX,
+    "the machine's own limits");
 
 /* ---- histories ---- */
 
@@ -132,6 +145,39 @@ static void check_kept(struct sim *s, const struct sim_member *m)
         mob_chain_bytes(m->chain));
 }
 
+/* Which replies are kept of a client: one in each place of its window, of what it has sent. */
+static void check_window(void *arg, uint64_t client, uint64_t last)
+{
+    const struct sim_member *m = arg;
+    for (uint64_t slot = 0; slot < MOB_GCS_WINDOW; slot++) {
+        const struct mob_gcs_reply *r = mob_chain_reply(m->chain, client, slot);
+        SIM_CHECK(m->sim, r == NULL || (r->request % MOB_GCS_WINDOW == slot && r->request <= last),
+            "member %u keeps a reply to request %llu of client %llx, whose last is %llu", m->slot,
+            (unsigned long long)r->request, (unsigned long long)client, (unsigned long long)last);
+    }
+}
+
+/* Every table of the machine, against the limit that it has and against what the few clients of a run can
+ * fill: one whose rows are not taken out again would reach its own limit in days only. */
+static void check_tables(struct sim *s, struct sim_member *m)
+{
+    struct mob_chain_waiting w = mob_chain_waiting(m->chain);
+    size_t clients = mob_chain_clients(m->chain), keys = mob_state_keys(m->state);
+    size_t incarnations = mob_state_incarnations(m->state);
+    SIM_CHECK(s, clients <= CLIENTS_MOST, "member %u has %zu clients", m->slot, clients);
+    SIM_CHECK(s, keys <= KEYS_MOST, "member %u has %zu keys", m->slot, keys);
+    SIM_CHECK(s, incarnations <= INCARNATIONS_MOST, "member %u has %zu logs", m->slot, incarnations);
+    SIM_CHECK(s, w.notices <= NOTICES_MOST, "member %u has %zu notices", m->slot, w.notices);
+    bool collects = mob_chain_collecting(m->chain);
+    SIM_CHECK(s,
+        collects ? w.collected <= COLLECTED_MOST && w.losses <= clients && w.seals <= SIM_SEALS_MAX
+                 : w.collected + w.losses + w.seals + w.dropped == 0,
+        "member %u %s, and has %zu requests, %zu losses, %zu seals and %zu to drop", m->slot,
+        collects ? "collects" : "does not collect", w.collected, w.losses, w.seals, w.dropped);
+    if (m->table_checks++ % WINDOWS_EACH == 0 && mob_chain_synced(m->chain))
+        mob_chain_each_client(m->chain, check_window, m);
+}
+
 /* What was replied is in all synced live members of the newest configuration. */
 static void check_replied(struct sim *s, struct sim_member *m)
 {
@@ -165,6 +211,7 @@ void sim_check_member(struct sim *s, struct sim_member *m)
         (unsigned long long)committed, (unsigned long long)m->seen_committed);
     m->seen_committed = committed;
     check_kept(s, m);
+    check_tables(s, m);
     check_epoch(s, m);
     check_replied(s, m);
     const struct mob_gcs_config *c = mob_chain_config(m->chain);
@@ -224,6 +271,8 @@ void sim_check_config(struct sim *s, const struct mob_gcs_config *config)
     uint64_t started = config->start != 0 ? config->epoch : config->epoch > 1 ? before->started : 0;
     SIM_CHECK(s, config->started == started, "epoch %llu: started with %llu, and says %llu",
         (unsigned long long)config->epoch, (unsigned long long)started, (unsigned long long)config->started);
+    if (config->count > 3)
+        sim_cover_add(s, config->count == MOB_GCS_MEMBERS_MAX ? SIM_LONGEST : SIM_LONG);
     if (config->start != 0) {
         sim_cover_add(s, SIM_STARTS);
         return;

@@ -32,6 +32,9 @@ void sim_all_off(struct sim *s);
  * so long that its own log is sealed and another node takes its recovery over: true. */
 bool sim_is_overtaken(struct sim *s, struct sim_client *c, uint32_t task);
 bool sim_is_muted(const struct sim *s, const struct sim_member *m);
+/* Draws in the same way whether a member that is about to put back what it has collected dies in the middle
+ * of that. */
+void sim_collect_ends(struct sim *s, struct sim_member *m);
 bool sim_dies_here(struct sim *s, struct sim_member *m, enum mob_chain_action_type next);
 
 #endif

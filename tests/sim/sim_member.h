@@ -47,6 +47,7 @@ struct sim_member {
     int64_t hurried_ns, spoke_ns,
         worked_ns; /* heartbeats: by a master; last sent; when there was last work */
     uint64_t worked_to; /* applied, then */
+    uint32_t dies_at; /* at so many actions from now; 0: not planned */
     uint32_t log_muted; /* the life in which it has its snapshot and the log behind it stops coming */
     uint64_t wiped_at; /* writes below this number are of what was forgotten */
     bool told_synced; /* META with synced was written */
@@ -56,6 +57,7 @@ struct sim_member {
     size_t hist_count, hist_capacity;
     uint64_t base_seq, base_digest;
     uint64_t seen_epoch, seen_committed;
+    uint32_t table_checks;
 
     struct sim_read *reads;
     size_t read_count, read_capacity;

@@ -258,9 +258,10 @@ void sim_owner_state(struct sim *s, struct sim_member *m, enum mob_chain_state f
         {MOB_CHAIN_SYNCING, MOB_CHAIN_SERVING, SIM_SYNCING_SERVING},
         {MOB_CHAIN_SYNCING, MOB_CHAIN_EVICTED, SIM_SYNCING_EVICTED},
         {MOB_CHAIN_COLLECTING, MOB_CHAIN_SERVING, SIM_COLLECTING_SERVING},
-        {MOB_CHAIN_COLLECTING, MOB_CHAIN_EVICTED, SIM_COLLECTING_EVICTED},
         {MOB_CHAIN_SERVING, MOB_CHAIN_SYNCING, SIM_SERVING_SYNCING},
         {MOB_CHAIN_SERVING, MOB_CHAIN_EVICTED, SIM_SERVING_EVICTED}};
+    /* Not collecting -> evicted: it takes two lives of one member at once, as only a person can start them,
+     * and here a slot has one process (unit/gcs/chain/chain_join has it). */
     bool known = false;
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++)
         if (changes[i].from == from && changes[i].to == to) {
@@ -309,7 +310,9 @@ static void end_collecting(struct sim *s, struct sim_member *m)
     uint32_t life = m->node->life;
     sim_check_collected(s, m);
     sim_start_served(s, mob_chain_epoch(m->chain));
+    sim_collect_ends(s, m);
     sim_member_drain(s, m);
+    m->dies_at = 0;
     if (m->node->life == life)
         sim_check_named(s, m);
     else

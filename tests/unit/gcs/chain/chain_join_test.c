@@ -442,14 +442,14 @@ static void a_source_of_a_fast_log_does_not_rest(void **state)
     struct fixture f;
     fixture_source(&f, 0);
     pass_time(&f, 1000000);
-    write_entries(&f, 26); /* 26,000 a second: there is time for rests */
+    write_entries(&f, 50); /* 50,000 a second: there is time for rests */
     asks_for_batch(&f, 2);
     asks_for_batch(&f, 3);
     assert_int_equal(f.given, 2);
     pass_time(&f, MOB_CHAIN_JOIN_REST_NS);
     assert_int_equal(f.given, 3);
     pass_time(&f, 600000);
-    write_entries(&f, 40); /* 33,000 */
+    write_entries(&f, 70); /* 60,000 */
     asks_for_batch(&f, 4);
     asks_for_batch(&f, 5);
     assert_int_equal(f.given, 5);
