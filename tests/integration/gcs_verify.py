@@ -11,7 +11,7 @@ import sys
 import threading
 
 import lib_http_cluster
-from lib_http_cluster import BIN, Cluster, check
+from lib_http_cluster import BIN, Cluster, check, sql
 
 V1 = "/api/v1"
 
@@ -93,13 +93,6 @@ class Redis:
             keys += [key for key in some if len(key) == 9]
             if cursor == b"0":
                 return sorted(keys)
-
-
-def sql(c, text):
-    done = subprocess.run(["psql", "-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-h", c.directory + "/pg", "-p", "1", "-U", "mobula", "-d", "postgres", "-c", text],
-                          capture_output=True, text=True, timeout=60)
-    check(done.returncode == 0, "psql", text, done.stderr)
-    return done.stdout.strip()
 
 
 def some_tasks(c):

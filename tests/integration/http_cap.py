@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from lib_http_cluster import BIN, check, ids_of, main, signal_postgres
+from lib_http_cluster import BIN, check, ids_of, main, signal_postgres, sql
 
 V1 = "/api/v1"
 ALL = "MOBULA_TEST_ALL" in os.environ  # twice the memory, and three times as long under load
@@ -240,13 +240,6 @@ def test_a_cap_full_of_unfinished_tasks(c):
         flushed = caps_worth_of_parents(c, 2 * seed, 1.5)
         kept = parents_without_postgres(c, 2 * seed + 1)
         print(f"seed {seed} ok, {flushed} parents with PostgreSQL, {kept} without", flush=True)
-
-
-def sql(c, text):
-    done = subprocess.run(["psql", "-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-h", c.directory + "/pg", "-p", "1", "-U", "mobula", "-d", "postgres", "-c", text],
-                          capture_output=True, text=True, timeout=60)
-    check(done.returncode == 0, "psql", text, done.stderr)
-    return done.stdout.strip()
 
 
 def test_slow_postgres_holds_roots_back(c):

@@ -7,17 +7,10 @@ import signal
 import subprocess
 import sys
 
-from lib_http_cluster import BIN, check, main
+from lib_http_cluster import BIN, check, main, sql
 
 V1 = "/api/v1"
 KEPT = "SELECT count(*) FROM pg_tables WHERE tablename = 'bucket_d2000000'"
-
-
-def sql(c, text):
-    done = subprocess.run(["psql", "-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-h", c.directory + "/pg", "-p", "1", "-U", "mobula", "-d", "postgres", "-c", text],
-                          capture_output=True, text=True, timeout=60)
-    check(done.returncode == 0, "psql", text, done.stderr)
-    return done.stdout.strip()
 
 
 def gcs(c, *words):

@@ -188,6 +188,14 @@ class Cluster:
             time.sleep(0.02)
 
 
+def sql(c, text):
+    """What the cluster's PostgreSQL answers: a line a row, columns between bars."""
+    done = subprocess.run(["psql", "-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-h", c.directory + "/pg", "-p", "1", "-U", "mobula", "-d", "postgres", "-c", text],
+                          capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0, "psql", text, done.stderr)
+    return done.stdout.strip()
+
+
 def signal_postgres(c, number):
     """The server and all its children."""
     pids = []
