@@ -1,5 +1,6 @@
 /* gcs_join: a fresh member joins a chain that holds 512 MiB, under load, several times; how long until it
- * serves, and what that costs a client. */
+ * serves, and what that costs a client. gcs_join_busy: the same under clients that write as fast as they can.
+ */
 #include <signal.h>
 #include <string.h>
 
@@ -15,27 +16,34 @@
 
 static double before_us[LATENCIES_MAX], during_us[LATENCIES_MAX];
 
-static double put_us(struct gcs_putter *p, uint64_t *number)
+/* What writes all the time; each turn is short. */
+struct writer {
+    bool (*turn)(void *arg); /* false: a put failed */
+    void *arg;
+};
+
+/* Kills the tail of a whole chain, which goes on alone. Returns its slot; negative: the chain is not whole.
+ */
+static int kill_tail(const struct writer *w, struct chain_box *box)
 {
-    int64_t begin = bench_now();
-    gcs_putter_put(p, (*number)++);
-    return (double)(bench_now() - begin) / 1e3;
+    /* On a machine that stood still, a member was left out and joins again: alone, the other's end is the
+     * chain's. */
+    bool whole = chain_box_wait_length(box, 2, mob_now() + GCS_START_NS);
+    int slot = whole ? chain_box_place(box, true) : -1;
+    if (slot < 0)
+        return slot;
+    gcs_box_end(&box->member[slot].gcs, SIGKILL);
+    w->turn(w->arg);
+    return slot;
 }
 
-static void measure_before(struct gcs_putter *p, uint64_t *number, int *n)
+/* A new member, its store is wiped. Returns how long it took until the chain had two members that serve, s;
+ * negative: a put failed, or it does not join. */
+static double join(const struct writer *w, struct chain_box *box, int slot)
 {
-    for (int64_t end = bench_now() + BEFORE_NS; bench_now() < end && *n < LATENCIES_MAX && !p->failed;)
-        before_us[(*n)++] = put_us(p, number);
-}
-
-/* Until the chain has two members that serve. Returns how long that took, s; negative: it did not. */
-static double measure_join(struct gcs_putter *p, struct chain_box *box, uint64_t *number, int *n)
-{
+    chain_box_start_member(box, (uint32_t)slot);
     int64_t begin = bench_now(), look = begin + LOOK_NS;
-    while (!p->failed && bench_now() - begin < GCS_START_NS) {
-        double us = put_us(p, number);
-        if (*n < LATENCIES_MAX)
-            during_us[(*n)++] = us;
+    while (bench_now() - begin < GCS_START_NS && w->turn(w->arg)) {
         if (bench_now() < look)
             continue;
         if (chain_box_wait_length(box, 2, mob_now() - 1))
@@ -45,91 +53,210 @@ static double measure_join(struct gcs_putter *p, struct chain_box *box, uint64_t
     return -1;
 }
 
+static void write_for(const struct writer *w, int64_t ns)
+{
+    for (int64_t end = bench_now() + ns; bench_now() < end && w->turn(w->arg);)
+        ;
+}
+
 struct joins {
     uint64_t mib;
-    int count;
+    int count, wanted;
     double seconds[JOINS_MAX]; /* until it served */
-    int before, during; /* puts, of all of them */
+    const char *wrong; /* why there is no figure; NULL: there is one */
 };
 
-static void tell(struct bench *b, struct joins *j, struct chain_table *table)
+static void joined(struct joins *j, int slot, double seconds)
+{
+    if (slot < 0)
+        j->wrong = "the chain is not whole";
+    else if (seconds < 0)
+        j->wrong = "a put failed, or the member does not join";
+    else
+        j->seconds[j->count++] = seconds;
+}
+
+/* ---- gcs_join: one client with one put in flight ---- */
+
+struct one {
+    struct gcs_putter putter;
+    uint64_t number;
+    double *into_us; /* NULL: not measured */
+    int *count;
+};
+
+static bool one_turn(void *arg)
+{
+    struct one *one = arg;
+    int64_t begin = bench_now();
+    gcs_putter_put(&one->putter, one->number++);
+    if (one->into_us != NULL && *one->count < LATENCIES_MAX)
+        one->into_us[(*one->count)++] = (double)(bench_now() - begin) / 1e3;
+    return !one->putter.failed;
+}
+
+static void tell_one(
+    struct bench *b, const struct joins *j, int before, int during, struct chain_table *table)
 {
     char extra[400], where[128];
-    double p99_before = bench_percentile(before_us, j->before, 99);
-    double p99_during = bench_percentile(during_us, j->during, 99);
+    double p99_before = bench_percentile(before_us, before, 99);
+    double p99_during = bench_percentile(during_us, during, 99);
+    double seconds[JOINS_MAX];
+    memcpy(seconds, j->seconds, sizeof seconds);
     chain_table_tell(table, where, sizeof where);
     snprintf(extra, sizeof extra,
         "\"resident_mib\": %llu, \"joins\": %d, \"longest_join_s\": %.2f, \"p99_before_us\": %.1f, "
         "\"p99_ratio\": %.2f, \"longest_us\": %.1f, %s",
-        (unsigned long long)j->mib, j->count, bench_percentile(j->seconds, j->count, 100), p99_before,
-        p99_during / p99_before, bench_percentile(during_us, j->during, 100), where);
+        (unsigned long long)j->mib, j->count, bench_percentile(seconds, j->count, 100), p99_before,
+        p99_during / p99_before, bench_percentile(during_us, during, 100), where);
     bench_row(b,
         &(struct bench_row){.name = "gcs_join",
-            .value = bench_median(j->seconds, j->count),
+            .value = bench_median(seconds, j->count),
             .unit = "s",
-            .n = j->during,
-            .p50_us = bench_percentile(during_us, j->during, 50),
+            .n = during,
+            .p50_us = bench_percentile(during_us, during, 50),
             .p99_us = p99_during,
             .commit = "committed",
             .extra = extra});
 }
 
-/* Why there is no figure; NULL: there is one. */
-static const char *kill_and_join(
-    struct chain_box *box, struct gcs_putter *p, struct joins *j, uint64_t *number)
+static void measure_one(struct bench *b, struct chain_box *box, struct joins *j, struct chain_table *table)
 {
-    measure_before(p, number, &j->before);
-    /* On a machine that stood still, a member was left out and joins again: alone, the other's end is the
-     * chain's. */
-    bool whole = chain_box_wait_length(box, 2, mob_now() + GCS_START_NS);
-    int slot = whole ? chain_box_place(box, true) : -1;
-    if (slot < 0)
-        return "the chain is not whole";
-    gcs_box_end(&box->member[slot].gcs, SIGKILL);
-    gcs_putter_put(p, (*number)++); /* the chain of one goes on */
-    chain_box_start_member(box, (uint32_t)slot); /* its store is wiped: a new member */
-    double seconds = measure_join(p, box, number, &j->during);
-    j->seconds[j->count++] = seconds;
-    return p->failed ? "a put failed" : seconds < 0 ? "it does not join" : NULL;
-}
-
-static const char *measure_joins(struct chain_box *box, struct gcs_putter *p, struct joins *j, int wanted)
-{
-    uint64_t number = 0;
-    const char *wrong = NULL;
+    struct one one = {.putter = {.gcs = chain_box_client(box)}};
+    const struct writer w = {one_turn, &one};
+    int before = 0, during = 0;
     for (int i = 0; i < 200; i++)
-        gcs_putter_put(p, number++);
-    while (wrong == NULL && j->count < wanted)
-        wrong = kill_and_join(box, p, j, &number);
-    return wrong;
+        one_turn(&one);
+    while (j->wrong == NULL && j->count < j->wanted) {
+        one.into_us = before_us;
+        one.count = &before;
+        write_for(&w, BEFORE_NS);
+        one.into_us = NULL;
+        int slot = kill_tail(&w, box);
+        one.into_us = during_us;
+        one.count = &during;
+        joined(j, slot, slot < 0 ? -1 : join(&w, box, slot));
+    }
+    mob_gcs_destroy(one.putter.gcs);
+    if (j->wrong != NULL)
+        bench_miss(b, "gcs_join", j->wrong);
+    else
+        tell_one(b, j, before, during, table);
 }
 
-static void measure(struct bench *b, struct chain_table *table)
+/* ---- gcs_join_busy: GCS_CONNECTIONS clients that write as fast as they can ---- */
+
+struct many {
+    struct gcs_putters *putters;
+    uint64_t answers;
+};
+
+static bool many_turn(void *arg)
 {
-    static struct chain_box box;
-    struct joins j = {.mib = b->options.quick ? 32 : 512};
-    struct gcs_chain chain = {.members = 2, .postgres = chain_table_postgres(table)};
-    if (!gcs_chain_open(&box, &chain)) {
-        bench_miss(b, "gcs_join", "the chain does not come up");
-        chain_box_fini(&box);
+    struct many *many = arg;
+    many->answers += gcs_putters_turn(many->putters);
+    return true;
+}
+
+/* Puts a second until `w` has done what it does between the two calls. */
+struct rate {
+    int64_t begin;
+    uint64_t answers;
+};
+
+static struct rate rate_begin(const struct many *many)
+{
+    return (struct rate){bench_now(), many->answers};
+}
+
+static double rate_end(const struct many *many, const struct rate *r)
+{
+    return (double)(many->answers - r->answers) / ((double)(bench_now() - r->begin) / 1e9);
+}
+
+struct busy {
+    double before[JOINS_MAX], during[JOINS_MAX], longest_ms[JOINS_MAX]; /* a join each */
+};
+
+static void tell_many(struct bench *b, const struct joins *j, struct busy *busy, struct chain_table *table)
+{
+    char extra[400], where[128];
+    double seconds[JOINS_MAX];
+    memcpy(seconds, j->seconds, sizeof seconds);
+    double before = bench_median(busy->before, j->count), during = bench_median(busy->during, j->count);
+    chain_table_tell(table, where, sizeof where);
+    snprintf(extra, sizeof extra,
+        "\"resident_mib\": %llu, \"joins\": %d, \"longest_join_s\": %.2f, \"puts_before\": %.0f, "
+        "\"puts_during\": %.0f, \"longest_put_ms\": %.1f, %s",
+        (unsigned long long)j->mib, j->count, bench_percentile(seconds, j->count, 100), before, during,
+        bench_percentile(busy->longest_ms, j->count, 100), where);
+    bench_row(b,
+        &(struct bench_row){.name = "gcs_join_busy",
+            .value = bench_median(seconds, j->count),
+            .unit = "s",
+            .n = j->count,
+            .commit = "committed",
+            .extra = extra});
+}
+
+static void join_busily(struct chain_box *box, struct joins *j, struct many *many, struct busy *busy)
+{
+    const struct writer w = {many_turn, many};
+    struct rate before = rate_begin(many);
+    write_for(&w, BEFORE_NS);
+    busy->before[j->count] = rate_end(many, &before);
+    int slot = kill_tail(&w, box);
+    (void)gcs_putters_longest(many->putters);
+    struct rate during = rate_begin(many);
+    double seconds = slot < 0 ? -1 : join(&w, box, slot);
+    busy->during[j->count] = rate_end(many, &during);
+    busy->longest_ms[j->count] = (double)gcs_putters_longest(many->putters) / 1e6;
+    joined(j, slot, seconds);
+}
+
+static void measure_many(struct bench *b, struct chain_box *box, struct joins *j, struct chain_table *table)
+{
+    struct many many = {.putters = gcs_putters_open(box->clients)};
+    struct busy busy;
+    if (many.putters == NULL) {
+        bench_miss(b, "gcs_join_busy", "the clients do not get their places");
         return;
     }
-    gcs_chain_fill(&box, j.mib * MIB);
-    struct gcs_putter p = {.gcs = chain_box_client(&box)};
-    const char *wrong = measure_joins(&box, &p, &j, b->options.quick ? 1 : JOINS_MAX);
-    if (wrong != NULL)
-        bench_miss(b, "gcs_join", wrong);
+    gcs_putters_begin(many.putters);
+    while (j->wrong == NULL && j->count < j->wanted)
+        join_busily(box, j, &many, &busy);
+    if (!gcs_putters_close(many.putters))
+        j->wrong = "a put failed";
+    if (j->wrong != NULL)
+        bench_miss(b, "gcs_join_busy", j->wrong);
     else
-        tell(b, &j, table);
-    mob_gcs_destroy(p.gcs);
+        tell_many(b, j, &busy, table);
+}
+
+/* ---- both ---- */
+
+typedef void measure_fn(struct bench *b, struct chain_box *box, struct joins *j, struct chain_table *table);
+
+static void measure(struct bench *b, const char *name, int joins, measure_fn *with)
+{
+    static struct chain_box box;
+    static struct chain_table table;
+    if (!bench_wanted(b, name) || !chain_table_open(b, name, &table))
+        return;
+    struct joins j = {.mib = b->options.quick ? 32 : 512, .wanted = b->options.quick ? 1 : joins};
+    struct gcs_chain chain = {.members = 2, .postgres = chain_table_postgres(&table)};
+    if (gcs_chain_open(&box, &chain)) {
+        gcs_chain_fill(&box, j.mib * MIB);
+        with(b, &box, &j, &table);
+    } else {
+        bench_miss(b, name, "the chain does not come up");
+    }
     chain_box_fini(&box);
+    chain_table_close(&table);
 }
 
 void gcs_measure_join(struct bench *b)
 {
-    static struct chain_table table;
-    if (!bench_wanted(b, "gcs_join") || !chain_table_open(b, "gcs_join", &table))
-        return;
-    measure(b, &table);
-    chain_table_close(&table);
+    measure(b, "gcs_join", JOINS_MAX, measure_one);
+    measure(b, "gcs_join_busy", 3, measure_many);
 }

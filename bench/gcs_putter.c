@@ -130,46 +130,57 @@ int gcs_generator_wait(int epoll_fd, struct mob_yielder *yielder, struct epoll_e
     return n != 0 ? n : epoll_wait(epoll_fd, events_out, GCS_CONNECTIONS, 100);
 }
 
-struct putters {
+struct gcs_putters {
     struct gcs_putter each[GCS_CONNECTIONS];
     int epoll_fd;
     uint64_t number; /* of the next put */
+    int64_t longest_ns;
     struct mob_yielder yielder;
 };
 
-static void next_put(struct putters *all, struct gcs_putter *p)
+static void next_put(struct gcs_putters *all, struct gcs_putter *p, int64_t now_ns)
 {
+    p->begun_ns = now_ns;
     gcs_putter_begin(p, all->number++);
     mob_gcs_send(p->gcs);
 }
 
-/* Steps those whose sockets have something; whoever has its answer puts again. Returns how many had. */
-static uint64_t putters_turn(struct putters *all)
+void gcs_putters_begin(struct gcs_putters *all)
+{
+    for (uint32_t i = 0; i < GCS_CONNECTIONS; i++)
+        next_put(all, &all->each[i], mob_now());
+}
+
+uint64_t gcs_putters_turn(struct gcs_putters *all)
 {
     struct epoll_event events[GCS_CONNECTIONS];
     uint64_t answers = 0;
     int n = gcs_generator_wait(all->epoll_fd, &all->yielder, events);
     for (int i = 0; i < n; i++) {
         struct gcs_putter *p = &all->each[events[i].data.u64];
-        mob_gcs_step(p->gcs, mob_now());
+        int64_t now_ns = mob_now();
+        mob_gcs_step(p->gcs, now_ns);
         if (!p->answered)
             continue;
+        if (now_ns - p->begun_ns > all->longest_ns)
+            all->longest_ns = now_ns - p->begun_ns;
         answers++;
-        next_put(all, p);
+        next_put(all, p, now_ns);
     }
     return answers;
 }
 
-/* All are connected, known to the chain and have put once; false: not in time. */
-static bool putters_open(struct putters *all, const char *clients)
+int64_t gcs_putters_longest(struct gcs_putters *all)
+{
+    int64_t longest_ns = all->longest_ns;
+    all->longest_ns = 0;
+    return longest_ns;
+}
+
+static bool all_answered(struct gcs_putters *all)
 {
     int64_t deadline = mob_now() + GCS_START_NS;
     uint32_t answered = 0;
-    all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
-        all->each[i] = (struct gcs_putter){.gcs = client_of(clients, all->epoll_fd, i)};
-        gcs_putter_begin(&all->each[i], all->number++);
-    }
     while (answered < GCS_CONNECTIONS && mob_now() < deadline) {
         struct pollfd any = {.fd = all->epoll_fd, .events = POLLIN};
         poll(&any, 1, 1); /* some wait for a time, not for a socket */
@@ -182,34 +193,53 @@ static bool putters_open(struct putters *all, const char *clients)
     return answered == GCS_CONNECTIONS;
 }
 
-static void putters_close(struct putters *all, bool *failed_out)
+struct gcs_putters *gcs_putters_open(const char *clients)
 {
+    struct gcs_putters *all = calloc(1, sizeof *all);
+    MOB_ASSERT(all != NULL);
+    all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
-        *failed_out |= all->each[i].failed;
+        all->each[i] = (struct gcs_putter){.gcs = client_of(clients, all->epoll_fd, i)};
+        gcs_putter_begin(&all->each[i], all->number++);
+    }
+    if (all_answered(all))
+        return all;
+    gcs_putters_close(all);
+    return NULL;
+}
+
+bool gcs_putters_close(struct gcs_putters *all)
+{
+    bool failed = false;
+    for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
+        failed |= all->each[i].failed;
         mob_gcs_destroy(all->each[i].gcs);
     }
     close(all->epoll_fd);
+    free(all);
+    return !failed;
 }
 
 double gcs_putters_rate(
     struct chain_box *box, const char *clients, double seconds, struct gcs_putters_sum *sum)
 {
-    static struct putters all;
     struct gcs_chain_cpu before = {0}, after = {0};
     uint64_t done = 0;
-    all.number = 0;
-    sum->failed |= !putters_open(&all, clients);
+    struct gcs_putters *all = gcs_putters_open(clients);
+    if (all == NULL) {
+        sum->failed = true;
+        return 0;
+    }
     cpu_now(box, &before);
     int64_t begin = bench_now(), end = begin + (int64_t)(seconds * 1e9);
-    for (uint32_t i = 0; i < GCS_CONNECTIONS; i++)
-        next_put(&all, &all.each[i]);
+    gcs_putters_begin(all);
     while (bench_now() < end)
-        done += putters_turn(&all);
+        done += gcs_putters_turn(all);
     double rate = (double)done / ((double)(bench_now() - begin) / 1e9);
     cpu_now(box, &after);
     cpu_add(&sum->cpu, &before, &after);
     sum->puts += done;
-    putters_close(&all, &sum->failed);
+    sum->failed |= !gcs_putters_close(all);
     return rate;
 }
 

@@ -28,6 +28,7 @@ struct gcs_putter {
     struct mob_gcs *gcs;
     bool answered, failed;
     uint64_t version; /* that the last answered put gave its key */
+    int64_t begun_ns; /* of one of many putters: its put under way */
 };
 /* Begins one and waits for its answer. */
 void gcs_putter_put(struct gcs_putter *p, uint64_t number);
@@ -40,6 +41,17 @@ void gcs_putter_put_next(struct gcs_putter *p, uint64_t number, uint64_t if_vers
 struct epoll_event;
 int gcs_generator_wait(int epoll_fd, struct mob_yielder *yielder, struct epoll_event *events_out);
 
+/* GCS_CONNECTIONS clients with one put each in flight, from one thread. `clients`: of mob_gcs_options. */
+struct gcs_putters;
+/* All are connected, known to the chain and have put once; NULL: not in time. */
+struct gcs_putters *gcs_putters_open(const char *clients);
+void gcs_putters_begin(struct gcs_putters *all); /* the first put of each */
+/* Steps those whose sockets have something; whoever has its answer puts again. Returns how many had. */
+uint64_t gcs_putters_turn(struct gcs_putters *all);
+/* Of all puts that were answered since it was asked last, in nanoseconds; 0: there are none. */
+int64_t gcs_putters_longest(struct gcs_putters *all);
+bool gcs_putters_close(struct gcs_putters *all); /* false: a put had failed */
+
 /* CPU time in nanoseconds, user and system, of this thread and of each process of a chain of two. */
 struct gcs_chain_cpu {
     double client, head, head_store, tail, tail_store;
@@ -51,8 +63,7 @@ struct gcs_putters_sum {
     bool failed;
 };
 
-/* Puts a second of GCS_CONNECTIONS clients with one put each in flight, from one thread. `clients`: of
- * mob_gcs_options; `box`: the chain whose processes are measured. Adds to `*sum`. */
+/* Puts a second of such clients. `box`: the chain whose processes are measured. Adds to `*sum`. */
 double gcs_putters_rate(
     struct chain_box *box, const char *clients, double seconds, struct gcs_putters_sum *sum);
 /* What one put took. */

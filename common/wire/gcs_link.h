@@ -39,7 +39,8 @@ struct mob_gcs_config {
 struct mob_gcs_link {
     uint64_t to; /* whom it is for: member ids are never used again */
     uint64_t seq; /* UPD, LOG: the entry's; else how far the sender (SYNC: the receiver of resends) is */
-    uint64_t prev; /* UPD, LOG: seq of the entry before; JOIN, SNAPSHOT: number of the batch */
+    uint64_t prev; /* UPD, LOG: seq of the entry before; JOIN, SNAPSHOT: number of the batch;
+                      ACK: 1: clients are to wait (mob_chain_paced) */
     uint64_t committed;
     uint64_t durable; /* downstream: on the disk of all up to here; ACK: of the whole chain */
     uint64_t digest; /* of the history: UPD, LOG at prev; SYNCEND, SNAPSHOT at seq */

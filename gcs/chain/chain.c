@@ -263,6 +263,7 @@ enum mob_status mob_chain_append(struct mob_chain *c, const struct mob_chain_ent
     c->digest = e->digest = digest_of(c, e);
     c->end++;
     c->kept_bytes += e->body_bytes;
+    c->ever_bytes += e->body_bytes;
     mob_chain_mark(c);
     return MOB_OK;
 }

@@ -40,6 +40,10 @@
  * twice as many each time that they were too few for the joiner to get nearer to the end (long ways). */
 #define MOB_CHAIN_JOIN_WINDOW_MIN 32u
 #define MOB_CHAIN_JOIN_WINDOW_MAX 1024u
+/* Entries of the log that are kept for a joiner before clients wait, at the very most; half of them when it
+ * takes the snapshot for so long (mob_chain_paced). */
+#define MOB_CHAIN_JOIN_LOG_MAX (MOB_CHAIN_ENTRIES_MAX / 8 * 5)
+#define MOB_CHAIN_JOIN_PACE_NS (4 * 1000000000ll)
 
 struct mob_chain;
 
@@ -112,6 +116,8 @@ struct mob_chain_options {
     int64_t stall_ns; /* of a joiner: 0: as above */
     uint32_t snapshot_bytes; /* 0: as above */
     int64_t join_rest_ns; /* MOB_CHAIN_JOIN_REST_NS; 0: none */
+    int64_t join_pace_ns; /* MOB_CHAIN_JOIN_PACE_NS; 0: none */
+    uint32_t join_log_max; /* 0: MOB_CHAIN_JOIN_LOG_MAX */
     uint64_t kept_bytes_max; /* of bodies that the owner can hold before clients wait; 0: any number */
     bool commit_on_disk; /* `always`: committed only when it is on the disk of all members */
 };
@@ -248,6 +254,10 @@ void mob_chain_on_lease(struct mob_chain *c, uint64_t epoch, int64_t sent_ns);
 void mob_chain_on_tick(struct mob_chain *c, int64_t now_ns);
 /* A joiner waits for a batch until then; INT64_MAX: none does. */
 int64_t mob_chain_rests_until(const struct mob_chain *c);
+/* Clients' requests are to wait until this says otherwise, in a later turn, so that a joiner gets to the end
+ * of a log that has to be kept for it (docs/adr/join-pace.md). Of the head; a request that is fed all the
+ * same is taken. */
+bool mob_chain_paced(const struct mob_chain *c);
 /* An IDLE member is to be a new one, says a master whose newest configuration is of `epoch`: it forgets what
  * it has and joins behind the tail. Not obeyed unless that is newer than what its store took part in: a
  * master that knows less may not know that this is all there is. */

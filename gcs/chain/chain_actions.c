@@ -154,20 +154,27 @@ static bool next_notice(struct mob_chain *c, struct mob_chain_action *out)
     return true;
 }
 
-/* Cumulative, so one for all that an event committed. */
+/* Cumulative, so one for all that an event committed. While clients are to wait it is said again each tick:
+ * that holds for a short time only, so that a word that is lost stops nobody for good. */
 static bool next_ack(struct mob_chain *c, struct mob_chain_action *out)
 {
     uint64_t predecessor = mob_chain_predecessor(c);
     bool news = c->committed > c->predecessor.committed || c->durable > c->predecessor.durable;
-    if (predecessor == 0 || c->state != MOB_CHAIN_SERVING || !(news || c->predecessor.again))
+    bool paced = mob_chain_paced(c), turns = paced != c->predecessor.told_paced;
+    if (predecessor == 0 || c->state != MOB_CHAIN_SERVING || !(news || turns || c->predecessor.again))
         return false;
     c->predecessor.committed = c->committed;
     c->predecessor.durable = c->durable;
     c->predecessor.again = false;
+    c->predecessor.told_paced = paced;
     c->out = (struct mob_gcs_link_msg){.type = MOB_GCS_ACK,
         .epoch = c->config.epoch,
         .from = c->options.self,
-        .link = {.to = predecessor, .seq = c->applied, .committed = c->committed, .durable = c->durable}};
+        .link = {.to = predecessor,
+            .seq = c->applied,
+            .prev = paced,
+            .committed = c->committed,
+            .durable = c->durable}};
     *out = (struct mob_chain_action){.type = MOB_CHAIN_SEND, .message = &c->out};
     return true;
 }

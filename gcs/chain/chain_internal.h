@@ -81,6 +81,8 @@ struct mob_chain_cursor {
 struct mob_chain_source {
     uint64_t joiner, token; /* joiner 0: nobody */
     uint64_t begin_seq, begin_digest; /* where the snapshot begins */
+    uint64_t begin_bytes; /* `ever_bytes` there */
+    uint64_t replay_seq; /* applied when the log began to be sent */
     uint64_t acked; /* applied at the joiner; begin_seq while it takes the snapshot */
     uint64_t ready; /* in the joiner's store, + 1; 0 until the snapshot is on its disk */
     bool replays;
@@ -132,6 +134,7 @@ struct mob_chain {
     size_t capacity;
     uint64_t first, end;
     uint64_t kept_bytes; /* of their bodies */
+    uint64_t ever_bytes; /* of the bodies of all that were ever kept */
     uint64_t store_at, reply_at, forward_at;
     uint64_t base_seq, base_digest; /* of the entry before ring[first] */
     bool void_ring; /* all of it is to be released */
@@ -142,11 +145,13 @@ struct mob_chain {
         uint64_t told_durable;
         uint64_t seen_committed; /* at the last tick */
         uint32_t quiet; /* ticks since it was told what is on the disks */
+        int64_t paced_until_ns; /* it has said that clients are to wait */
     } successor;
     struct {
         uint64_t committed, durable; /* told by ACK */
         bool asked; /* RESEND or SYNC was sent since the last progress */
         bool again; /* the predecessor has missed an ACK */
+        bool told_paced;
     } predecessor;
     int64_t retry_ns;
     struct mob_chain_source source;
@@ -251,6 +256,11 @@ void mob_chain_source_rested(struct mob_chain *c); /* each turn: is a batch's ti
 MOB_MUST_USE enum mob_status mob_chain_join_message(
     struct mob_chain *c, const struct mob_gcs_link_msg *m, void *hold);
 void mob_chain_source_end(struct mob_chain *c);
+
+/* ---- chain_pace.c ---- */
+/* The source gives the next batch so much later. */
+int64_t mob_chain_rest(const struct mob_chain *c);
+void mob_chain_pace_heard(struct mob_chain *c, bool paced); /* of the successor */
 
 /* ---- chain_ops.c ---- */
 /* Fills status, version, number, next and drops of `entry` from the request and the tables: nothing is

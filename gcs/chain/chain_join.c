@@ -15,8 +15,7 @@
 /* Each question for a batch is a batch made at the source, so one that is not answered is asked again after
  * twice as long each time, up to so long: a source that is busy is not kept busy with the same batch. */
 #define ASK_PAUSE_MAX_NS (32 * 1000000ll)
-#define JOIN_ENTRIES_MAX (MOB_CHAIN_ENTRIES_MAX / 2) /* of the log, kept for a joiner */
-#define REST_LASTS_NS (5 * 1000000000ll) /* a log that is full sooner leaves no time for rests */
+#define GIVE_UP_ENTRIES (MOB_CHAIN_ENTRIES_MAX / 8 * 7) /* of the log, kept for a joiner */
 #define LAG_SHRINKS 16 /* by this part at least from one position that is told to the next */
 #define CLIENTS_AT_ONCE 32u
 #define CLIENT_ROW_MAX (20u + MOB_GCS_WINDOW * sizeof(struct mob_gcs_reply))
@@ -139,31 +138,12 @@ static void write_keys(struct mob_chain *c, struct mob_chain_cursor *cursor, str
     cursor_set(cursor, SECTION_OWNER, NULL, 0);
 }
 
-/* The log since the snapshot began grows so that it would be too much before most snapshots end. */
-static bool log_grows_fast(const struct mob_chain *c)
-{
-    int64_t grown = (int64_t)(c->applied - c->source.begin_seq);
-    return grown * (REST_LASTS_NS / JOIN_ENTRIES_MAX) > c->now_ns - c->source.begun_ns;
-}
-
-/* Where nobody writes there is nobody to wait for; and a joiner that has to begin anew is worse for who
- * writes than one batch after the other. */
-static int64_t rest_now(const struct mob_chain *c)
-{
-    if (c->applied == c->source.given_at || c->hurries || log_grows_fast(c))
-        return 0;
-    uint64_t kept = 1000 * mob_chain_entries(c) / JOIN_ENTRIES_MAX;
-    uint64_t bytes = c->options.kept_bytes_max == 0 ? 0 : 1000 * c->kept_bytes / c->options.kept_bytes_max;
-    uint64_t most = kept > bytes ? kept : bytes;
-    return most >= 500 ? 0 : c->options.join_rest_ns * (int64_t)(500 - most) / 500;
-}
-
 static void send_rows(struct mob_chain *c, const struct mob_writer *rows, const struct mob_chain_cursor *next)
 {
     uint8_t *front = c->rows + MOB_CHAIN_CURSOR_MAX - next->length;
     uint16_t length = (uint16_t)next->length;
     MOB_ASSERT(!rows->failed);
-    c->source.rest_until_ns = c->now_ns + rest_now(c);
+    c->source.rest_until_ns = c->now_ns + mob_chain_rest(c);
     c->source.given_at = c->applied;
     memcpy(front, &length, sizeof length);
     memcpy(front + sizeof length, next->bytes, next->length);
@@ -211,6 +191,7 @@ static bool source_begin(struct mob_chain *c, const struct mob_gcs_link_msg *m)
         .token = m->link.token,
         .begin_seq = c->applied,
         .begin_digest = c->digest,
+        .begin_bytes = c->ever_bytes,
         .acked = c->applied,
         .begun_ns = c->now_ns,
         .given_at = c->applied,
@@ -231,7 +212,7 @@ static void tell_leave(struct mob_chain *c, const struct mob_gcs_link_msg *m)
 static bool source_affordable(const struct mob_chain *c)
 {
     uint64_t own = c->committed < c->disk ? c->committed : c->disk;
-    return c->source.acked >= own || mob_chain_entries(c) <= JOIN_ENTRIES_MAX;
+    return c->source.acked >= own || mob_chain_entries(c) <= GIVE_UP_ENTRIES;
 }
 
 static void begin_batch(struct mob_chain *c, uint64_t batch)
@@ -340,6 +321,8 @@ static void on_joined(struct mob_chain *c, const struct mob_gcs_link_msg *m)
     if (has < c->base_seq || has > c->applied)
         return;
     bool lost = s->replays && has == s->acked && s->log_at > mob_chain_ordinal_above(c, has);
+    if (!s->replays)
+        s->replay_seq = c->applied;
     if (!s->replays || lost)
         s->log_at = mob_chain_ordinal_above(c, has);
     s->replays = true;

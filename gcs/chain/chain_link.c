@@ -156,6 +156,7 @@ static void on_ack(struct mob_chain *c, const struct mob_gcs_link_msg *m)
     }
     if (m->link.durable > c->durable)
         c->durable = m->link.durable;
+    mob_chain_pace_heard(c, m->link.prev != 0);
 }
 
 static void on_resend(struct mob_chain *c, const struct mob_gcs_link_msg *m)
@@ -253,6 +254,7 @@ static void mob_chain_link_tick(struct mob_chain *c)
     if (syncs)
         mob_chain_ask_sync(c);
     c->predecessor.asked = false; /* at most one question a tick, and one each tick */
+    c->predecessor.again |= mob_chain_paced(c);
     uint64_t successor = mob_chain_successor(c);
     if (successor == 0 || !c->successor.open)
         return;

@@ -127,6 +127,14 @@ void shard_accept(struct mob_shard *sh)
     }
 }
 
+static void leave_stalled(struct conn *c)
+{
+    if (!c->stalled)
+        return;
+    c->stalled = false;
+    TAILQ_REMOVE(&c->shard->stalled, c, among_stalled);
+}
+
 void conn_close(struct conn *c, enum mob_status why)
 {
     if (c->closing)
@@ -135,7 +143,7 @@ void conn_close(struct conn *c, enum mob_status why)
         MOB_LOG_WARN("gcs", "connection_closed", "pid=%d why=%s", c->pid, mob_status_code(why));
     c->closing = true;
     c->shard->conns_closing++;
-    c->shard->conns_stalled -= c->stalled;
+    leave_stalled(c);
     attach_gone(c);
     query_gone(c);
     query_cold_gone(c);
@@ -185,15 +193,13 @@ static void want_write(struct conn *c, bool want)
     watch(c);
 }
 
-static void set_stalled(struct conn *c, bool stalled)
+static void stall(struct conn *c, enum serve_result why)
 {
-    if (c->stalled == stalled || c->closing)
+    if (c->stalled)
         return;
-    c->stalled = stalled;
-    if (stalled)
-        c->shard->conns_stalled++;
-    else
-        c->shard->conns_stalled--;
+    c->stalled = true;
+    TAILQ_INSERT_TAIL(&c->shard->stalled, c, among_stalled);
+    c->for_room = why == SERVE_NO_ROOM;
     watch(c);
 }
 
@@ -212,8 +218,9 @@ static enum serve_result parse(struct conn *c, size_t *need_out)
             conn_close(c, status);
             return SERVE_OK;
         }
-        if (serve_frame(c, &frame, c->in) == SERVE_STALL)
-            return SERVE_STALL;
+        enum serve_result result = serve_frame(c, &frame, c->in);
+        if (result != SERVE_OK)
+            return result;
         c->parsed += (uint32_t)*need_out;
         *need_out = 0;
     }
@@ -279,12 +286,13 @@ void conn_readable(struct conn *c)
     bool drained = c->drained;
     c->drained = false;
     for (int i = 0; i <= RECV_LOOPS && !c->closing; i++) {
-        if (parse(c, &need) == SERVE_STALL) {
-            set_stalled(c, true);
-            return;
-        }
+        enum serve_result result = parse(c, &need);
         if (c->closing)
             return;
+        if (result != SERVE_OK) {
+            stall(c, result);
+            return;
+        }
         if (drained || i == RECV_LOOPS) {
             if (!drained || c->ends) /* the end is read when what came before it is answered */
                 watch(c);
@@ -297,15 +305,32 @@ void conn_readable(struct conn *c)
     }
 }
 
+/* True: it is stalled no more, or for something else. */
+static bool try_again(struct conn *c)
+{
+    size_t need;
+    enum serve_result result = parse(c, &need);
+    if (c->closing)
+        return true;
+    c->for_room = result == SERVE_NO_ROOM;
+    if (result != SERVE_OK)
+        return result != SERVE_NO_ROOM;
+    leave_stalled(c);
+    watch(c);
+    conn_readable(c);
+    return true;
+}
+
+/* Nobody passes one that waits for room. One that is closed meanwhile leaves the queue and stays in memory.
+ */
 void conns_resume(struct mob_shard *sh)
 {
-    if (sh->conns_stalled == 0)
-        return;
-    for (struct conn *c = sh->conns; c != NULL; c = c->next) {
-        if (!c->stalled || c->closing)
-            continue;
-        set_stalled(c, false);
-        conn_readable(c);
+    struct conn *last = TAILQ_LAST(&sh->stalled, conns_stalled);
+    bool room = true;
+    for (struct conn *c = TAILQ_FIRST(&sh->stalled), *next; last != NULL && c != NULL; c = next) {
+        next = c == last ? NULL : TAILQ_NEXT(c, among_stalled);
+        if (c->stalled && !c->closing && (room || !c->for_room))
+            room &= try_again(c);
     }
 }
 

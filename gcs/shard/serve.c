@@ -88,7 +88,7 @@ static bool has_room(const struct mob_shard *sh)
 {
     /* Received, not durable. While the link to Redis is down this is what stops the clients. */
     return mob_chain_room(sh->chain) > 0 && sh->chunks.live_bytes < sh->options.hold_bytes &&
-        !(shard_has_masters(sh) && peers_crowded(sh));
+        !(shard_has_masters(sh) && (peers_crowded(sh) || mob_chain_paced(sh->chain)));
 }
 
 static enum serve_result serve_put(struct conn *c, const struct mob_gcs_frame *frame, struct mob_chunk *chunk)
@@ -115,7 +115,7 @@ static enum serve_result serve_put(struct conn *c, const struct mob_gcs_frame *f
         return SERVE_OK;
     }
     if (!has_room(sh))
-        return SERVE_STALL;
+        return SERVE_NO_ROOM;
     status = check_request(c, frame, &put.request);
     if (status != MOB_OK) {
         MOB_LOG_WARN("gcs", "request_refused", "client=%llx request=%llu op=%u why=%s",

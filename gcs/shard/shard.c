@@ -67,6 +67,7 @@ enum mob_status shard_tables_create(struct mob_shard *sh)
         .state_arg = sh,
         .lease_ns = shard_has_masters(sh) ? sh->options.chain->lease_ns : 0,
         .join_rest_ns = MOB_CHAIN_JOIN_REST_NS,
+        .join_pace_ns = MOB_CHAIN_JOIN_PACE_NS,
         .kept_bytes_max = sh->options.hold_bytes,
         .commit_on_disk = sh->options.durability == MOB_GCS_ALWAYS};
     sh->state_ns = mob_now();
@@ -359,6 +360,7 @@ enum mob_status mob_shard_run(const struct mob_shard_options *options)
     struct mob_shard *sh = calloc(1, sizeof *sh);
     if (sh == NULL)
         return MOB_NO_MEMORY;
+    TAILQ_INIT(&sh->stalled);
     sh->options = *options;
     set_defaults(&sh->options);
     describe_self(sh);

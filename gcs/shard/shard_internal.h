@@ -24,6 +24,8 @@
 #ifndef MOB_GCS_SHARD_SHARD_INTERNAL_H
 #define MOB_GCS_SHARD_SHARD_INTERNAL_H
 
+#include <sys/queue.h>
+
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/wire/gcs_frame.h"
@@ -80,7 +82,8 @@ struct conn {
     int fd;
     bool open; /* it has proved itself, and WELCOME was sent */
     bool closing; /* freed at the end of the pass */
-    bool stalled; /* frames wait for room */
+    bool stalled; /* frames wait: is among the shard's stalled ones */
+    bool for_room; /* stalled, and the first of its frames waits for room */
     bool want_write;
     bool touched; /* is among the shard's touched ones */
     bool drained; /* conn_receive has read all that was there */
@@ -98,6 +101,7 @@ struct conn {
     uint64_t pid_start; /* mob_process.started: tells it from a later one with the same pid; 0 = not known */
     int64_t heard_ns; /* when its opening last went on */
     struct mob_opening opening;
+    TAILQ_ENTRY(conn) among_stalled;
 };
 
 /* A client or log that the member knows of. */
@@ -268,7 +272,8 @@ struct mob_shard {
     struct mob_idle idle;
     struct conn *conns;
     struct conn *touched; /* have something to send, or may have */
-    uint32_t conn_count, conns_stalled, conns_closing;
+    TAILQ_HEAD(conns_stalled, conn) stalled; /* who came to wait first is first */
+    uint32_t conn_count, conns_closing;
     struct mob_link_self client_end; /* who this end of clients' links is */
     struct attached *attached;
     size_t attached_count, attached_capacity;
@@ -355,7 +360,7 @@ void conns_resume(struct mob_shard *sh); /* those that were stalled */
 
 /* serve.c */
 
-enum serve_result { SERVE_OK, SERVE_STALL };
+enum serve_result { SERVE_OK, SERVE_STALL, SERVE_NO_ROOM }; /* the last two: not now, ask again */
 enum serve_result serve_frame(struct conn *c, const struct mob_gcs_frame *frame, struct mob_chunk *chunk);
 void serve_actions(struct mob_shard *sh);
 void serve_committed(struct mob_shard *sh); /* after the chain's committed or durable grew */

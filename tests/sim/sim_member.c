@@ -144,6 +144,8 @@ void sim_member_start(struct sim *s, struct sim_member *m)
         .stall_ns = 300 * SIM_MS,
         .snapshot_bytes = snapshot_bytes,
         .join_rest_ns = snapshot_bytes % 2 == 0 ? 0 : 3 * TICK_NS, /* of half of them */
+        .join_pace_ns = snapshot_bytes % 4 < 2 ? 0 : 10 * SIM_MS,
+        .join_log_max = 20 + snapshot_bytes / 10,
         .commit_on_disk = s->plan.durability == MOB_GCS_ALWAYS});
     load(m);
     m->base_seq = mob_chain_applied(m->chain);
@@ -500,7 +502,10 @@ static void on_put(struct sim *s, struct sim_member *m, const struct sim_msg *ms
     else
         sim_owner_client(s, m, msg->client)->heard_ns = s->now;
     uint64_t duplicates = mob_chain_duplicates(m->chain);
-    enum mob_status status = mob_chain_on_put(m->chain, &put);
+    bool paced = mob_chain_paced(m->chain);
+    enum mob_status status = paced ? MOB_QUEUE_FULL : mob_chain_on_put(m->chain, &put);
+    if (paced)
+        sim_cover_add(s, SIM_PACED);
     SIM_TRACE(s, "%u <- %u PUT client %llx request %llu op %u old seq %llu epoch %llu: %s", m->slot,
         msg->from, (unsigned long long)msg->client, (unsigned long long)msg->request.request, msg->request.op,
         (unsigned long long)msg->request.old_seq, (unsigned long long)msg->epoch, mob_status_code(status));

@@ -1,66 +1,5 @@
 /* A joiner and what comes late. Everything else of joining: sim/chain. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-#include <cmocka.h>
-
-#include "gcs/chain/chain.h"
-
-#define TAIL ((1ull << 40) | 1)
-#define JOINER ((2ull << 40) | 1)
-
-struct fixture {
-    struct mob_state *tables;
-    struct mob_chain *chain;
-    int64_t now_ns;
-    struct mob_gcs_link_msg asked; /* the last JOIN */
-    int wipes, asks; /* JOINs */
-    int given, logged; /* SNAPSHOTs and LOGs */
-    int rows; /* ROWS */
-};
-
-static void drain(struct fixture *f)
-{
-    struct mob_chain_action a;
-    while (mob_chain_next(f->chain, &a)) {
-        f->wipes += a.type == MOB_CHAIN_WIPE;
-        if (a.type == MOB_CHAIN_SEND && a.message->type == MOB_GCS_JOIN) {
-            f->asked = *a.message;
-            f->asks++;
-        }
-        f->given += a.type == MOB_CHAIN_SEND && a.message->type == MOB_GCS_SNAPSHOT;
-        f->rows += a.type == MOB_CHAIN_ROWS;
-        f->logged += a.type == MOB_CHAIN_SEND && a.message->type == MOB_GCS_LOG;
-    }
-}
-
-static void tick(struct fixture *f)
-{
-    f->now_ns += MOB_CHAIN_RESEND_NS;
-    mob_chain_on_tick(f->chain, f->now_ns);
-    drain(f);
-}
-
-static void fixture_init(struct fixture *f, int64_t stall_ns)
-{
-    *f = (struct fixture){.tables = mob_state_create(), .now_ns = 1000};
-    f->chain = mob_chain_create(
-        &(struct mob_chain_options){.self = JOINER, .state = f->tables, .stall_ns = stall_ns});
-}
-
-static void fixture_fini(struct fixture *f)
-{
-    mob_chain_destroy(f->chain);
-    mob_state_destroy(f->tables);
-}
-
-/* The tail serves alone. */
-static void fixture_config(struct fixture *f)
-{
-    mob_chain_on_config(
-        f->chain, &(struct mob_gcs_config){.epoch = 1, .term = 1, .count = 1, .members = {TAIL}});
-}
+#include "tests/unit/gcs/chain/join_fixture.h"
 
 /* The joiner, which has begun to ask it. */
 static void fixture_join(struct fixture *f, int64_t stall_ns)
@@ -246,98 +185,12 @@ static void who_collects_and_is_left_out_ends(void **state)
 
 /* ---- the source ---- */
 
-#define WRITER (MOB_GCS_CLIENT_BIT | 1)
-
-static void write_entries(struct fixture *f, uint64_t count)
-{
-    uint64_t last = mob_chain_applied(f->chain);
-    for (uint64_t i = 0; i < count; i++) {
-        struct mob_chain_put put = {.epoch = 1,
-            .client = WRITER,
-            .request = {.request = last + i + 1,
-                .op = MOB_GCS_OP_DELETE,
-                .table = MOB_GCS_KV,
-                .key_length = 1},
-            .body = (const uint8_t *)"k",
-            .body_bytes = 1};
-        assert_int_equal(mob_chain_on_put(f->chain, &put), MOB_OK);
-        drain(f);
-        mob_chain_on_stored(f->chain, mob_chain_applied(f->chain));
-        drain(f);
-    }
-}
-
-static void joiner_sends(struct fixture *f, struct mob_gcs_link_msg m)
-{
-    m.epoch = 1;
-    m.from = JOINER;
-    m.link.to = TAIL;
-    m.link.token = 1;
-    assert_int_equal(mob_chain_on_message(f->chain, &m, NULL), MOB_FINISHED);
-    drain(f);
-}
-
-static void joiner_says(struct fixture *f, uint8_t type, const struct mob_gcs_link *link)
-{
-    joiner_sends(f, (struct mob_gcs_link_msg){.type = type, .link = *link});
-}
-
-/* For the tables' rows: one batch, as often as it is asked for under another number. */
-static void asks_for_batch(struct fixture *f, uint64_t batch)
-{
-    uint8_t keys_begin[] = {3};
-    joiner_sends(f,
-        (struct mob_gcs_link_msg){.type = MOB_GCS_JOIN,
-            .link = {.prev = batch},
-            .body = keys_begin,
-            .body_bytes = sizeof keys_begin});
-}
-
-static void fixture_source(struct fixture *f, uint64_t kept_bytes_max)
-{
-    *f = (struct fixture){.tables = mob_state_create(), .now_ns = 1000};
-    f->chain = mob_chain_create(&(struct mob_chain_options){.self = TAIL,
-        .state = f->tables,
-        .join_rest_ns = MOB_CHAIN_JOIN_REST_NS,
-        .kept_bytes_max = kept_bytes_max});
-    fixture_config(f);
-    assert_int_equal(mob_chain_load_client(f->chain, WRITER, 0), MOB_OK);
-    tick(f);
-    joiner_says(f, MOB_GCS_JOIN, &(struct mob_gcs_link){.prev = 1});
-    assert_int_equal(f->given, 1);
-}
-
-static void pass_time(struct fixture *f, int64_t ns)
-{
-    f->now_ns += ns;
-    mob_chain_on_tick(f->chain, f->now_ns);
-    drain(f);
-}
-
-/* Goes on asking for a batch that it was given meanwhile, so that it is not taken for gone. */
-static void pass_time_joining(struct fixture *f, int64_t ns, uint64_t batch)
-{
-    const int64_t step = 250 * 1000000ll;
-    int given = f->given;
-    for (int64_t end = f->now_ns + ns; f->now_ns < end;) {
-        pass_time(f, step);
-        asks_for_batch(f, batch);
-    }
-    f->given = given;
-}
-
-static bool is_joined_by(struct fixture *f)
-{
-    uint64_t joiner, lag;
-    return mob_chain_join(f->chain, &joiner, &lag) && joiner == JOINER;
-}
-
 /* A sole member whose disk is slow keeps much of its log for itself. A joiner that keeps up costs nothing;
  * one that makes it keep what is on disk has to begin anew before there is no room for writes. */
 static void a_joiner_does_not_answer_for_its_sources_disk(void **state)
 {
     (void)state;
-    const uint64_t much = MOB_CHAIN_ENTRIES_MAX / 2 + 1000;
+    const uint64_t much = MOB_CHAIN_ENTRIES_MAX / 8 * 7 + 1000;
     struct fixture f = {.tables = mob_state_create(), .now_ns = 1000};
     f.chain = mob_chain_create(&(struct mob_chain_options){.self = TAIL, .state = f.tables});
     fixture_config(&f);
@@ -378,107 +231,6 @@ static void a_snapshot_has_time_for_five_seconds_of_puts(void **state)
     fixture_fini(&f);
 }
 
-/* Who writes meets one batch and not one after the other; where nobody writes the joiner has all of the time.
- */
-static void a_source_rests_between_batches_while_clients_write(void **state)
-{
-    (void)state;
-    struct fixture f;
-    fixture_source(&f, 0);
-    asks_for_batch(&f, 2);
-    asks_for_batch(&f, 3);
-    assert_int_equal(f.given, 3);
-    pass_time(&f, 1000000);
-    write_entries(&f, 1);
-    asks_for_batch(&f, 4);
-    assert_int_equal(f.given, 4);
-    assert_int_equal(mob_chain_rests_until(f.chain), INT64_MAX);
-    asks_for_batch(&f, 5);
-    assert_int_equal(mob_chain_rests_until(f.chain), f.now_ns + MOB_CHAIN_JOIN_REST_NS);
-    pass_time(&f, MOB_CHAIN_JOIN_REST_NS / 2);
-    asks_for_batch(&f, 5); /* again, as the question may have been lost */
-    assert_int_equal(f.given, 4);
-    pass_time(&f, MOB_CHAIN_JOIN_REST_NS / 2);
-    assert_int_equal(f.given, 5);
-    assert_int_equal(mob_chain_rests_until(f.chain), INT64_MAX);
-    pass_time(&f, MOB_CHAIN_JOIN_REST_NS);
-    assert_int_equal(f.given, 5);
-    asks_for_batch(&f, 6); /* nobody wrote meanwhile */
-    assert_int_equal(f.given, 6);
-    fixture_fini(&f);
-}
-
-/* A joiner for which too much would have to be kept begins anew, and clients wait when there is no room for
- * bodies: long before either it is given all of the time. */
-static void a_source_that_keeps_much_does_not_rest(void **state)
-{
-    (void)state;
-    static const struct {
-        uint64_t bytes_max, entries; /* half of what may be kept for a joiner */
-    } cases[] = {{0, MOB_CHAIN_ENTRIES_MAX / 4}, {2000, 1000}}; /* by number; by bytes, one each */
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct fixture f;
-        fixture_source(&f, cases[i].bytes_max);
-        pass_time_joining(&f, 5000000000ll, 1);
-        write_entries(&f, cases[i].entries / 2);
-        asks_for_batch(&f, 2);
-        asks_for_batch(&f, 3); /* waits for half of the rest */
-        assert_int_equal(f.given, 2);
-        pass_time(&f, MOB_CHAIN_JOIN_REST_NS / 2);
-        assert_int_equal(f.given, 3);
-        write_entries(&f, cases[i].entries / 2);
-        asks_for_batch(&f, 4);
-        asks_for_batch(&f, 5);
-        assert_int_equal(f.given, 5);
-        fixture_fini(&f);
-    }
-}
-
-/* Rests that make a snapshot last until its log is too much are worse than none: it begins anew, and again.
- */
-static void a_source_of_a_fast_log_does_not_rest(void **state)
-{
-    (void)state;
-    struct fixture f;
-    fixture_source(&f, 0);
-    pass_time(&f, 1000000);
-    write_entries(&f, 50); /* 50,000 a second: there is time for rests */
-    asks_for_batch(&f, 2);
-    asks_for_batch(&f, 3);
-    assert_int_equal(f.given, 2);
-    pass_time(&f, MOB_CHAIN_JOIN_REST_NS);
-    assert_int_equal(f.given, 3);
-    pass_time(&f, 600000);
-    write_entries(&f, 70); /* 60,000 */
-    asks_for_batch(&f, 4);
-    asks_for_batch(&f, 5);
-    assert_int_equal(f.given, 5);
-    fixture_fini(&f);
-}
-
-/* Nor does one rest for a joiner that has begun anew because of it. */
-static void a_source_that_gave_a_joiner_up_does_not_rest(void **state)
-{
-    (void)state;
-    struct fixture f;
-    fixture_source(&f, 0);
-    write_entries(&f, MOB_CHAIN_ENTRIES_MAX / 2 + 1);
-    mob_chain_on_durable(f.chain, mob_chain_applied(f.chain)); /* so it is kept for the joiner only */
-    drain(&f);
-    tick(&f);
-    assert_false(is_joined_by(&f));
-    pass_time(&f, 2000000);
-    joiner_says(&f, MOB_GCS_JOIN, &(struct mob_gcs_link){.prev = 1});
-    assert_true(is_joined_by(&f));
-    pass_time(&f, 1000000);
-    f.given = 0;
-    write_entries(&f, 1);
-    asks_for_batch(&f, 2);
-    asks_for_batch(&f, 3);
-    assert_int_equal(f.given, 2);
-    fixture_fini(&f);
-}
-
 /* A batch that waited for the end of a rest is not asked for when its joiner is given up in that moment. */
 static void a_batch_that_waits_goes_with_its_joiner(void **state)
 {
@@ -492,7 +244,7 @@ static void a_batch_that_waits_goes_with_its_joiner(void **state)
     joiner_sends(&f,
         (struct mob_gcs_link_msg){
             .type = MOB_GCS_JOIN, .link = {.prev = 3}, .body = of_owner, .body_bytes = sizeof of_owner});
-    write_entries(&f, MOB_CHAIN_ENTRIES_MAX / 2 + 1);
+    write_entries(&f, MOB_CHAIN_ENTRIES_MAX / 8 * 7 + 1);
     mob_chain_on_durable(f.chain, mob_chain_applied(f.chain)); /* so it is kept for the joiner only */
     drain(&f);
     tick(&f);
@@ -540,10 +292,6 @@ int main(void)
         cmocka_unit_test(who_collects_and_is_left_out_ends),
         cmocka_unit_test(a_joiner_does_not_answer_for_its_sources_disk),
         cmocka_unit_test(a_snapshot_has_time_for_five_seconds_of_puts),
-        cmocka_unit_test(a_source_rests_between_batches_while_clients_write),
-        cmocka_unit_test(a_source_that_keeps_much_does_not_rest),
-        cmocka_unit_test(a_source_of_a_fast_log_does_not_rest),
-        cmocka_unit_test(a_source_that_gave_a_joiner_up_does_not_rest),
         cmocka_unit_test(a_batch_that_waits_goes_with_its_joiner),
         cmocka_unit_test(the_window_of_the_log_is_as_large_as_it_has_to_be),
     };
