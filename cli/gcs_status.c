@@ -29,6 +29,11 @@ static json_t *member_row(
         (json_int_t)s->redis_bytes, "member_bytes", (json_int_t)s->member_bytes);
     if (s->lease_ms == 0) /* it sends no heartbeats, or is of an earlier version */
         return row;
+    if (s->joiner != 0) {
+        snprintf(id, sizeof id, "%" PRIx64, s->joiner);
+        json_object_set_new(row, "joiner", json_string(id));
+    }
+    json_object_set_new(row, "paced_ms", json_integer((json_int_t)s->paced_ms));
     json_object_set_new(row, "realtime", json_string(s->realtime != 0 ? "yes" : "no"));
     json_object_set_new(row, "lease_ms", json_integer((json_int_t)s->lease_ms));
     json_object_set_new(row, "suspicion_ms", json_integer((json_int_t)s->suspicion_ms));

@@ -110,6 +110,9 @@ struct mob_gcs_stats {
      * too, and whether its heartbeats have the real-time priority that short ones need. All 0: of an earlier
      * version, or the only member, which sends none. */
     uint64_t lease_ms, suspicion_ms, realtime;
+    /* And of a later one: the member that takes its state from this one, the tail (0: none), and for how
+     * long, since this member started, clients of the head have waited for such a one. */
+    uint64_t joiner, paced_ms;
 };
 
 /* ---- message heads. encode writes into `out` (MOB_GCS_HEAD_MAX bytes) and returns the length; decode gives

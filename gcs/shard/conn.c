@@ -321,6 +321,15 @@ static bool try_again(struct conn *c)
     return true;
 }
 
+static void note_pace(struct mob_shard *sh, bool waits)
+{
+    bool paced = waits && shard_has_masters(sh) && mob_chain_paced(sh->chain);
+    if (!paced && sh->paced_since_ns != 0)
+        sh->paced_ns += sh->now_ns - sh->paced_since_ns;
+    if (!paced || sh->paced_since_ns == 0)
+        sh->paced_since_ns = paced ? sh->now_ns : 0;
+}
+
 /* Nobody passes one that waits for room. One that is closed meanwhile leaves the queue and stays in memory.
  */
 void conns_resume(struct mob_shard *sh)
@@ -332,6 +341,7 @@ void conns_resume(struct mob_shard *sh)
         if (c->stalled && !c->closing && (room || !c->for_room))
             room &= try_again(c);
     }
+    note_pace(sh, !room);
 }
 
 /* ---- out ---- */

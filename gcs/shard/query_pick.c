@@ -363,6 +363,16 @@ static void pick_heartbeats(const struct mob_shard *sh, struct mob_gcs_stats *s)
     s->realtime = mob_beat_realtime(sh->member.beat);
 }
 
+static void pick_join(const struct mob_shard *sh, struct mob_gcs_stats *s)
+{
+    uint64_t lag;
+    int64_t now_ns = mob_now(), paced_ns = sh->paced_ns;
+    (void)mob_chain_join(sh->chain, &s->joiner, &lag);
+    if (sh->paced_since_ns != 0)
+        paced_ns += now_ns - sh->paced_since_ns;
+    s->paced_ms = (uint64_t)(paced_ns / MOB_MS);
+}
+
 static void pick_stats(struct query *q)
 {
     struct mob_shard *sh = q->shard;
@@ -421,6 +431,7 @@ static void pick_stats(struct query *q)
     snprintf(s.state, sizeof s.state, "%s", mob_chain_state_name(mob_chain_state(sh->chain)));
     snprintf(s.store, sizeof s.store, "%s", store_trouble(sh));
     pick_heartbeats(sh, &s);
+    pick_join(sh, &s);
     if (MOB_FAILPOINT("gcs.says_it_joins")) {
         snprintf(s.state, sizeof s.state, "%s", mob_chain_state_name(MOB_CHAIN_JOINING));
         s.marks = 0;

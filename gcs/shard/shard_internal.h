@@ -274,6 +274,8 @@ struct mob_shard {
     struct conn *touched; /* have something to send, or may have */
     TAILQ_HEAD(conns_stalled, conn) stalled; /* who came to wait first is first */
     uint32_t conn_count, conns_closing;
+    int64_t paced_since_ns,
+        paced_ns; /* some wait for a member that joins (0: none does); all such times before */
     struct mob_link_self client_end; /* who this end of clients' links is */
     struct attached *attached;
     size_t attached_count, attached_capacity;

@@ -85,6 +85,7 @@ FIGURE(durable)
 FIGURE(redis_bytes)
 FIGURE(member_bytes)
 FIGURE(duplicates)
+FIGURE(paced_ms)
 FIGURE(realtime)
 FIGURE(lease_ms)
 FIGURE(suspicion_ms)
@@ -94,6 +95,12 @@ static uint64_t get_lag(const struct mob_gcs_stats *s, uint64_t newest)
     return newest - s->applied;
 }
 
+static uint64_t get_joins(const struct mob_gcs_stats *s, uint64_t newest)
+{
+    (void)newest;
+    return s->joiner != 0;
+}
+
 static const struct member_figure figures[] = {
     {"epoch", "gauge", "Epoch of the configuration that it knows.", get_epoch},
     {"applied_position", "gauge", "Newest entry that the member has applied.", get_applied},
@@ -101,6 +108,9 @@ static const struct member_figure figures[] = {
     {"committed_position", "gauge", "Newest entry that it knows to be committed.", get_committed},
     {"durable_position", "gauge", "Newest entry that is on its disk.", get_durable},
     {"redis_memory_bytes", "gauge", "Memory of its Redis.", get_redis_bytes},
+    {"source", "gauge", "1: a member that joins takes its state from this one.", get_joins},
+    {"paced_milliseconds_total", "counter", "So long its clients have waited for members that join.",
+        get_paced_ms},
     {"memory_bytes", "gauge", "Heap of its process, and the buffers of its links.", get_member_bytes},
     {"duplicates_total", "counter", "Requests that it answered from the table of those that are known.",
         get_duplicates}};

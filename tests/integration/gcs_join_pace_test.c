@@ -55,11 +55,14 @@ static void put(struct writer *w)
 struct writers {
     struct writer each[WRITERS];
     int epoll_fd;
+    struct mob_gcs *asks;
+    bool source_seen;
+    uint64_t paced_ms; /* newest */
 };
 
-static void open_writers(struct writers *all, const struct chain_box *box)
+static void open_writers(struct writers *all, struct chain_box *box)
 {
-    all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    *all = (struct writers){.epoll_fd = epoll_create1(EPOLL_CLOEXEC), .asks = chain_box_client(box)};
     for (uint32_t i = 0; i < WRITERS; i++) {
         struct writer *w = &all->each[i];
         struct mob_gcs_options options = {.socket_path = box->clients,
@@ -84,12 +87,22 @@ static void turn(struct writers *all)
     }
 }
 
+/* What the tail says of the join. */
+static void note_source(struct writers *all)
+{
+    struct mob_gcs_stats stats = gcs_box_stats(all->asks);
+    all->source_seen |= stats.joiner != 0;
+    all->paced_ms = stats.paced_ms;
+}
+
 static void write_until_length(struct writers *all, struct chain_box *box, uint32_t length)
 {
     int64_t deadline = DEADLINE, look = 0;
     while (mob_now() < look || !chain_box_wait_length(box, length, mob_now() - 1)) {
-        if (mob_now() >= look)
+        if (mob_now() >= look) {
             look = mob_now() + LOOK_NS;
+            note_source(all);
+        }
         assert_true(mob_now() < deadline);
         turn(all);
     }
@@ -99,6 +112,7 @@ static void close_writers(struct writers *all)
 {
     for (uint32_t i = 0; i < WRITERS; i++)
         mob_gcs_destroy(all->each[i].gcs);
+    mob_gcs_destroy(all->asks);
     close(all->epoll_fd);
 }
 
@@ -153,7 +167,9 @@ static void join_beside_writers(uint32_t members)
     chain_box_start_member(&box, (uint32_t)slot);
     write_until_length(&all, &box, members);
     compare(&all, before, &least, &most);
-    print_message("answers of a client: %lu to %lu\n", least, most);
+    print_message("answers of a client: %lu to %lu; paced %lu ms\n", least, most, all.paced_ms);
+    assert_true(all.source_seen);
+    assert_true(members > 2 || all.paced_ms > 0); /* in a longer chain the head says it, not the tail */
     close_writers(&all);
     chain_box_fini(&box);
     assert_true(least > 0);

@@ -350,7 +350,9 @@ static void figures_of_other_versions_are_understood(void **state)
                              .marks = 17,
                              .database = {.bytes = 19},
                              .lease_ms = 90,
-                             .realtime = 1},
+                             .realtime = 1,
+                             .joiner = 21,
+                             .paced_ms = 23},
                          heard;
     size_t first = offsetof(struct mob_gcs_stats, self);
     memset(said.state, 'x', sizeof said.state);
@@ -376,8 +378,11 @@ static void figures_of_other_versions_are_understood(void **state)
         assert_int_equal(strlen(heard.store), says_store ? sizeof heard.store - 1 : 0);
         assert_int_equal(heard.marks, says_marks ? 17 : 0);
         assert_int_equal(heard.database.bytes, says_marks ? 19 : 0);
-        assert_int_equal(heard.lease_ms, length >= sizeof said ? 90 : 0);
-        assert_int_equal(heard.realtime, length >= sizeof said);
+        bool says_times = length >= offsetof(struct mob_gcs_stats, joiner);
+        assert_int_equal(heard.lease_ms, says_times ? 90 : 0);
+        assert_int_equal(heard.realtime, says_times);
+        assert_int_equal(heard.joiner, length >= sizeof said ? 21 : 0);
+        assert_int_equal(heard.paced_ms, length >= sizeof said ? 23 : 0);
     }
 }
 
