@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 
 #define KEY_BYTES 25
+#define KEYS_A_SHARD 20000u /* so that each shard has as many, however many there are */
 #define GENERATOR_LOOK_NS (100 * MOB_US)
 #define ANSWER_NS (60 * MOB_SEC) /* a chain that has lost all its members would never answer */
 
@@ -52,7 +53,7 @@ static void begin(struct gcs_putter *p, uint64_t number, uint64_t if_version)
 {
     static uint8_t value[GCS_PUTTER_VALUE_BYTES];
     char key[KEY_BYTES];
-    write_key(key, number % 20000);
+    write_key(key, number % (KEYS_A_SHARD * mob_gcs_shard_count(p->gcs)));
     struct mob_gcs_put put = {.table = MOB_GCS_KV,
         .key = key,
         .key_length = KEY_BYTES,
@@ -88,11 +89,14 @@ void gcs_putter_put_next(struct gcs_putter *p, uint64_t number, uint64_t if_vers
 }
 
 /* Its sockets are in `epoll_fd`, with `number` as their data. */
-static struct mob_gcs *client_of(const char *clients, int epoll_fd, uint32_t number)
+static struct mob_gcs *client_of(const struct gcs_putters_options *o, int epoll_fd, uint32_t number)
 {
     struct mob_gcs *gcs = NULL;
-    struct mob_gcs_options options = {
-        .socket_path = clients, .secret = gcs_box_secret, .watch_fd = epoll_fd, .watch_data = number};
+    struct mob_gcs_options options = {.socket_path = o->clients,
+        .shard = o->shard,
+        .secret = gcs_box_secret,
+        .watch_fd = epoll_fd,
+        .watch_data = number};
     MOB_ASSERT(mob_gcs_create(&options, &gcs) == MOB_OK);
     return gcs;
 }
@@ -160,14 +164,17 @@ static uint64_t putters_turn(struct putters *all)
     return answers;
 }
 
-/* All are connected, known to the chain and have put once; false: not in time. */
-static bool putters_open(struct putters *all, const char *clients)
+static struct putters putters;
+
+bool gcs_putters_open(const struct gcs_putters_options *options)
 {
+    struct putters *all = &putters;
     int64_t deadline = mob_now() + GCS_START_NS;
     uint32_t answered = 0;
+    all->number = (uint64_t)options->generator * KEYS_A_SHARD;
     all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
-        all->each[i] = (struct gcs_putter){.gcs = client_of(clients, all->epoll_fd, i)};
+        all->each[i] = (struct gcs_putter){.gcs = client_of(options, all->epoll_fd, i)};
         gcs_putter_begin(&all->each[i], all->number++);
     }
     while (answered < GCS_CONNECTIONS && mob_now() < deadline) {
@@ -182,34 +189,42 @@ static bool putters_open(struct putters *all, const char *clients)
     return answered == GCS_CONNECTIONS;
 }
 
-static void putters_close(struct putters *all, bool *failed_out)
+double gcs_putters_run(double seconds, uint64_t *puts_out)
 {
+    uint64_t done = 0;
+    int64_t begin = bench_now(), end = begin + (int64_t)(seconds * 1e9);
+    for (uint32_t i = 0; i < GCS_CONNECTIONS; i++)
+        next_put(&putters, &putters.each[i]);
+    while (bench_now() < end)
+        done += putters_turn(&putters);
+    *puts_out = done;
+    return (double)done / ((double)(bench_now() - begin) / 1e9);
+}
+
+bool gcs_putters_close(void)
+{
+    bool failed = false;
     for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
-        *failed_out |= all->each[i].failed;
-        mob_gcs_destroy(all->each[i].gcs);
+        failed |= putters.each[i].failed;
+        mob_gcs_destroy(putters.each[i].gcs);
     }
-    close(all->epoll_fd);
+    close(putters.epoll_fd);
+    return !failed;
 }
 
 double gcs_putters_rate(
     struct chain_box *box, const char *clients, double seconds, struct gcs_putters_sum *sum)
 {
-    static struct putters all;
+    struct gcs_putters_options options = {.clients = clients, .shard = box->shard};
     struct gcs_chain_cpu before = {0}, after = {0};
-    uint64_t done = 0;
-    all.number = 0;
-    sum->failed |= !putters_open(&all, clients);
+    uint64_t puts = 0;
+    sum->failed |= !gcs_putters_open(&options);
     cpu_now(box, &before);
-    int64_t begin = bench_now(), end = begin + (int64_t)(seconds * 1e9);
-    for (uint32_t i = 0; i < GCS_CONNECTIONS; i++)
-        next_put(&all, &all.each[i]);
-    while (bench_now() < end)
-        done += putters_turn(&all);
-    double rate = (double)done / ((double)(bench_now() - begin) / 1e9);
+    double rate = gcs_putters_run(seconds, &puts);
     cpu_now(box, &after);
     cpu_add(&sum->cpu, &before, &after);
-    sum->puts += done;
-    putters_close(&all, &sum->failed);
+    sum->puts += puts;
+    sum->failed |= !gcs_putters_close();
     return rate;
 }
 

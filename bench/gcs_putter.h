@@ -51,14 +51,26 @@ struct gcs_putters_sum {
     bool failed;
 };
 
-/* Puts a second of GCS_CONNECTIONS clients with one put each in flight, from one thread. `clients`: of
- * mob_gcs_options; `box`: the chain whose processes are measured. Adds to `*sum`. */
+/* GCS_CONNECTIONS clients with one put each in flight, from one thread; a process has them once at a time.
+ * Open: all are connected, known to the chains and have put once; false: not in time. */
+struct gcs_putters_options {
+    const char *clients; /* socket_path of mob_gcs_options */
+    uint32_t shard; /* of the first chain of these */
+    uint32_t generator; /* of several that put at the same time: which one. Each begins with another key, so
+                         * that none finds in the cache what the one before it has just put. */
+};
+bool gcs_putters_open(const struct gcs_putters_options *options);
+/* Answered puts a second, and how many there were. */
+double gcs_putters_run(double seconds, uint64_t *puts_out);
+/* False: a put failed since they were opened. */
+bool gcs_putters_close(void);
+/* All three, and the CPU time that processes of `box` took meanwhile. Adds to `*sum`. */
 double gcs_putters_rate(
     struct chain_box *box, const char *clients, double seconds, struct gcs_putters_sum *sum);
 /* What one put took. */
 struct gcs_chain_cpu gcs_putters_each(const struct gcs_putters_sum *sum);
 
-/* gcs_failover.c, gcs_join.c, gcs_overhead.c */
+/* gcs_failover.c, gcs_join.c, gcs_overhead.c, gcs_scale.c */
 void gcs_measure_failover(struct bench *b);
 void gcs_measure_join(struct bench *b);
 void gcs_measure_overhead(struct bench *b);
