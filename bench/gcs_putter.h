@@ -70,10 +70,11 @@ double gcs_putters_rate(
 /* What one put took. */
 struct gcs_chain_cpu gcs_putters_each(const struct gcs_putters_sum *sum);
 
-/* gcs_failover.c, gcs_join.c, gcs_overhead.c, gcs_scale.c */
+/* gcs_failover.c, gcs_join.c, gcs_overhead.c, gcs_scale.c, gcs_scale_real.c */
 void gcs_measure_failover(struct bench *b);
 void gcs_measure_join(struct bench *b);
 void gcs_measure_overhead(struct bench *b);
 void gcs_measure_scale(struct bench *b);
+void gcs_measure_scale_real(struct bench *b);
 
 #endif

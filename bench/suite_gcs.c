@@ -268,6 +268,7 @@ void suite_gcs(struct bench *b)
         gcs_measure_join(b);
         gcs_measure_overhead(b);
         gcs_measure_scale(b);
+        gcs_measure_scale_real(b);
     }
     if (redis != NULL)
         redisFree(redis);
