@@ -20,7 +20,7 @@ static const char *const http_rows[] = {"http_task", "http_batch", NULL};
 static const char *const serve_rows[] = {"serve_4k", "serve_4k_b64", "serve_4k_inproc", NULL};
 static const char *const gcs_rows[] = {"gcs_put_1", "gcs_put_2", "gcs_put_3", "gcs_ops", "gcs_blocks_1",
     "gcs_blocks", "gcs_failover", "gcs_failover_normal", "gcs_join", "gcs_join_busy", "gcs_overhead",
-    "gcs_scale", NULL};
+    "gcs_scale", "gcs_scale_real", NULL};
 static const char *const flush_rows[] = {"gcs_flush", "gcs_flush_mem", "gcs_flush_fixed", "gcs_find",
     "gcs_find_failed", "gcs_find_failed_rare", "gcs_find_http", "gcs_find_http_failed", "gcs_find_http_rare",
     NULL};

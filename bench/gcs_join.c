@@ -216,7 +216,8 @@ static void join_busily(struct chain_box *box, struct joins *j, struct many *man
 
 static void measure_many(struct bench *b, struct chain_box *box, struct joins *j, struct chain_table *table)
 {
-    struct many many = {.putters = gcs_putters_open(box->clients)};
+    const struct gcs_putters_options clients = {.clients = box->clients};
+    struct many many = {.putters = gcs_putters_open(&clients)};
     struct busy busy;
     if (many.putters == NULL) {
         bench_miss(b, "gcs_join_busy", "the clients do not get their places");

@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 
 #define KEY_BYTES 25
+#define KEYS_A_SHARD 20000u /* so that each shard has as many, however many there are */
 #define GENERATOR_LOOK_NS (100 * MOB_US)
 #define ANSWER_NS (60 * MOB_SEC) /* a chain that has lost all its members would never answer */
 
@@ -52,7 +53,7 @@ static void begin(struct gcs_putter *p, uint64_t number, uint64_t if_version)
 {
     static uint8_t value[GCS_PUTTER_VALUE_BYTES];
     char key[KEY_BYTES];
-    write_key(key, number % 20000);
+    write_key(key, number % (KEYS_A_SHARD * mob_gcs_shard_count(p->gcs)));
     struct mob_gcs_put put = {.table = MOB_GCS_KV,
         .key = key,
         .key_length = KEY_BYTES,
@@ -88,11 +89,14 @@ void gcs_putter_put_next(struct gcs_putter *p, uint64_t number, uint64_t if_vers
 }
 
 /* Its sockets are in `epoll_fd`, with `number` as their data. */
-static struct mob_gcs *client_of(const char *clients, int epoll_fd, uint32_t number)
+static struct mob_gcs *client_of(const struct gcs_putters_options *o, int epoll_fd, uint32_t number)
 {
     struct mob_gcs *gcs = NULL;
-    struct mob_gcs_options options = {
-        .socket_path = clients, .secret = gcs_box_secret, .watch_fd = epoll_fd, .watch_data = number};
+    struct mob_gcs_options options = {.socket_path = o->clients,
+        .shard = o->shard,
+        .secret = gcs_box_secret,
+        .watch_fd = epoll_fd,
+        .watch_data = number};
     MOB_ASSERT(mob_gcs_create(&options, &gcs) == MOB_OK);
     return gcs;
 }
@@ -193,19 +197,31 @@ static bool all_answered(struct gcs_putters *all)
     return answered == GCS_CONNECTIONS;
 }
 
-struct gcs_putters *gcs_putters_open(const char *clients)
+struct gcs_putters *gcs_putters_open(const struct gcs_putters_options *options)
 {
     struct gcs_putters *all = calloc(1, sizeof *all);
     MOB_ASSERT(all != NULL);
+    all->number = (uint64_t)options->generator * KEYS_A_SHARD;
     all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
-        all->each[i] = (struct gcs_putter){.gcs = client_of(clients, all->epoll_fd, i)};
+        all->each[i] = (struct gcs_putter){.gcs = client_of(options, all->epoll_fd, i)};
         gcs_putter_begin(&all->each[i], all->number++);
     }
     if (all_answered(all))
         return all;
     gcs_putters_close(all);
     return NULL;
+}
+
+double gcs_putters_run(struct gcs_putters *all, double seconds, uint64_t *puts_out)
+{
+    uint64_t done = 0;
+    int64_t begin = bench_now(), end = begin + (int64_t)(seconds * 1e9);
+    gcs_putters_begin(all);
+    while (bench_now() < end)
+        done += gcs_putters_turn(all);
+    *puts_out = done;
+    return (double)done / ((double)(bench_now() - begin) / 1e9);
 }
 
 bool gcs_putters_close(struct gcs_putters *all)
@@ -224,21 +240,18 @@ double gcs_putters_rate(
     struct chain_box *box, const char *clients, double seconds, struct gcs_putters_sum *sum)
 {
     struct gcs_chain_cpu before = {0}, after = {0};
-    uint64_t done = 0;
-    struct gcs_putters *all = gcs_putters_open(clients);
+    struct gcs_putters_options options = {.clients = clients, .shard = box->shard};
+    struct gcs_putters *all = gcs_putters_open(&options);
+    uint64_t puts = 0;
     if (all == NULL) {
         sum->failed = true;
         return 0;
     }
     cpu_now(box, &before);
-    int64_t begin = bench_now(), end = begin + (int64_t)(seconds * 1e9);
-    gcs_putters_begin(all);
-    while (bench_now() < end)
-        done += gcs_putters_turn(all);
-    double rate = (double)done / ((double)(bench_now() - begin) / 1e9);
+    double rate = gcs_putters_run(all, seconds, &puts);
     cpu_now(box, &after);
     cpu_add(&sum->cpu, &before, &after);
-    sum->puts += done;
+    sum->puts += puts;
     sum->failed |= !gcs_putters_close(all);
     return rate;
 }

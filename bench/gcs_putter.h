@@ -41,13 +41,21 @@ void gcs_putter_put_next(struct gcs_putter *p, uint64_t number, uint64_t if_vers
 struct epoll_event;
 int gcs_generator_wait(int epoll_fd, struct mob_yielder *yielder, struct epoll_event *events_out);
 
-/* GCS_CONNECTIONS clients with one put each in flight, from one thread. `clients`: of mob_gcs_options. */
+/* GCS_CONNECTIONS clients with one put each in flight, from one thread. */
 struct gcs_putters;
-/* All are connected, known to the chain and have put once; NULL: not in time. */
-struct gcs_putters *gcs_putters_open(const char *clients);
+struct gcs_putters_options {
+    const char *clients; /* socket_path of mob_gcs_options */
+    uint32_t shard; /* of the first chain of these */
+    uint32_t generator; /* of several that put at the same time: which one. Each begins with another key, so
+                         * that none finds in the cache what the one before it has just put. */
+};
+/* All are connected, known to the chains and have put once; NULL: not in time. */
+struct gcs_putters *gcs_putters_open(const struct gcs_putters_options *options);
 void gcs_putters_begin(struct gcs_putters *all); /* the first put of each */
 /* Steps those whose sockets have something; whoever has its answer puts again. Returns how many had. */
 uint64_t gcs_putters_turn(struct gcs_putters *all);
+/* Begins, and goes on for so long. Answered puts a second, and how many there were. */
+double gcs_putters_run(struct gcs_putters *all, double seconds, uint64_t *puts_out);
 /* Of all puts that were answered since it was asked last, in nanoseconds; 0: there are none. */
 int64_t gcs_putters_longest(struct gcs_putters *all);
 bool gcs_putters_close(struct gcs_putters *all); /* false: a put had failed */
@@ -69,10 +77,11 @@ double gcs_putters_rate(
 /* What one put took. */
 struct gcs_chain_cpu gcs_putters_each(const struct gcs_putters_sum *sum);
 
-/* gcs_failover.c, gcs_join.c, gcs_overhead.c */
+/* gcs_failover.c, gcs_join.c, gcs_overhead.c, gcs_scale.c, gcs_scale_real.c */
 void gcs_measure_failover(struct bench *b);
 void gcs_measure_join(struct bench *b);
 void gcs_measure_overhead(struct bench *b);
 void gcs_measure_scale(struct bench *b);
+void gcs_measure_scale_real(struct bench *b);
 
 #endif

@@ -5,12 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/gcs_putter.h"
+#include "bench/gcs_shards.h"
 #include "common/base/clock.h"
 #include "tests/support/xorshift.h"
 
 #define SHARDS_MAX 4u
-#define CHAIN 2u
 
 /* ---- simulated: a closed network of single servers, first come first served ---- */
 
@@ -82,42 +81,17 @@ static double simulate(const struct gcs_chain_cpu *s, uint32_t shards, uint64_t 
 
 /* ---- real ---- */
 
-static bool open_shards(struct chain_box *boxes, uint32_t shards, char *clients, size_t capacity)
-{
-    clients[0] = 0;
-    for (uint32_t i = 0; i < shards; i++) {
-        if (!gcs_chain_open(&boxes[i], &(struct gcs_chain){.members = CHAIN, .shard = i}))
-            return false;
-        size_t used = strlen(clients), length = strlen(boxes[i].clients);
-        if (used + length + 2 > capacity)
-            return false;
-        if (i > 0)
-            clients[used++] = ';';
-        memcpy(clients + used, boxes[i].clients, length + 1);
-    }
-    return true;
-}
-
-static void close_shards(struct chain_box *boxes, uint32_t shards)
-{
-    for (uint32_t i = 0; i < shards; i++)
-        if (boxes[i].directory[0] != 0)
-            chain_box_fini(&boxes[i]);
-    memset(boxes, 0, shards * sizeof *boxes);
-}
-
 /* Puts a second of all shards together; 0: they do not come up, or a put failed. */
-static double real(uint32_t shards, double seconds, struct gcs_chain_cpu *each_out)
+static double real(uint32_t count, double seconds, struct gcs_chain_cpu *each_out)
 {
-    static struct chain_box boxes[2];
-    char clients[1024];
+    static struct gcs_shards shards;
     struct gcs_putters_sum sum = {0};
     double rate = 0;
-    if (open_shards(boxes, shards, clients, sizeof clients))
-        rate = gcs_putters_rate(&boxes[0], clients, seconds, &sum);
+    if (gcs_shards_open(&shards, &(struct gcs_shards_options){.count = count}))
+        rate = gcs_putters_rate(&shards.box[0], shards.clients, seconds, &sum);
     if (each_out != NULL && rate > 0)
         *each_out = gcs_putters_each(&sum);
-    close_shards(boxes, shards);
+    gcs_shards_close(&shards);
     return sum.failed ? 0 : rate;
 }
 
@@ -136,7 +110,8 @@ void gcs_measure_scale(struct bench *b)
     }
     double simulated = simulate(&s, 1, puts);
     snprintf(extra, sizeof extra,
-        "\"simulated_2\":%.0f,\"real_1\":%.0f,\"real_2\":%.0f,\"real_ratio\":%.3f,\"us_client\":%.2f,\"us_"
+        "\"simulated_2\":%.0f,\"shared_cores_1\":%.0f,\"shared_cores_2\":%.0f,\"shared_cores_ratio\":%.3f,"
+        "\"us_client\":%.2f,\"us_"
         "head\":%.2f,"
         "\"us_tail\":%.2f,\"us_store\":%.2f",
         simulate(&s, 2, puts), one, two / 2, two / 2 / one, s.client / 1e3, s.head / 1e3, s.tail / 1e3,

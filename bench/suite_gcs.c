@@ -14,6 +14,7 @@
 
 #include "bench/block_load.h"
 #include "bench/gcs_putter.h"
+#include "bench/gcs_setter.h"
 #include "bench/harness.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -22,21 +23,6 @@
 #define VALUE_BYTES GCS_PUTTER_VALUE_BYTES
 
 /* ---- gcs_put_N: one request in flight ---- */
-
-static redisContext *plain_redis(struct gcs_box *box)
-{
-    char path[128], password[160];
-    snprintf(path, sizeof path, "%s/redis.pass", box->directory);
-    FILE *file = fopen(path, "re");
-    char *line = file == NULL ? NULL : fgets(password, sizeof password, file);
-    if (file != NULL)
-        fclose(file);
-    snprintf(path, sizeof path, "%s/redis.sock", box->directory);
-    redisContext *redis = line == NULL ? NULL : redisConnectUnix(path);
-    if (redis != NULL && !redis->err)
-        freeReplyObject(redisCommand(redis, "AUTH mobula %s", password));
-    return redis;
-}
 
 static double one_set_us(redisContext *redis, int i)
 {
@@ -135,51 +121,6 @@ static void measure_put(struct bench *b, const char *name, uint32_t members, red
 
 /* ---- gcs_ops: sixty connections with one request each in flight, from one thread ---- */
 
-static double redis_ops(struct gcs_box *box, double seconds)
-{
-    static redisContext *redis[GCS_CONNECTIONS];
-    static uint8_t value[VALUE_BYTES];
-    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
-        redis[i] = plain_redis(box);
-        if (redis[i] == NULL || redis[i]->err)
-            return 0;
-        struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
-        epoll_ctl(epoll_fd, EPOLL_CTL_ADD, redis[i]->fd, &event);
-        redis[i]->flags &= ~REDIS_BLOCK;
-    }
-    int64_t begin = bench_now(), end = begin + (int64_t)(seconds * 1e9);
-    uint64_t done = 0, number = 0;
-    struct mob_yielder yielder = {0};
-    int written = 0;
-    for (int i = 0; i < (int)GCS_CONNECTIONS; i++) {
-        redisAppendCommand(redis[i], "SET key-%020llu %b", (unsigned long long)(number++ % 20000), value,
-            (size_t)VALUE_BYTES);
-        redisBufferWrite(redis[i], &written);
-    }
-    while (bench_now() < end) {
-        struct epoll_event events[GCS_CONNECTIONS];
-        int n = gcs_generator_wait(epoll_fd, &yielder, events);
-        for (int i = 0; i < n; i++) {
-            redisContext *r = redis[events[i].data.u32];
-            void *reply = NULL;
-            if (redisBufferRead(r) != REDIS_OK || redisGetReplyFromReader(r, &reply) != REDIS_OK ||
-                reply == NULL)
-                continue;
-            freeReplyObject(reply);
-            done++;
-            redisAppendCommand(
-                r, "SET key-%020llu %b", (unsigned long long)(number++ % 20000), value, (size_t)VALUE_BYTES);
-            redisBufferWrite(r, &written);
-        }
-    }
-    double rate = (double)done / ((double)(bench_now() - begin) / 1e9);
-    for (int i = 0; i < (int)GCS_CONNECTIONS; i++)
-        redisFree(redis[i]);
-    close(epoll_fd);
-    return rate;
-}
-
 /* The loops of both members on the last core, those of their Redis on the first, as `gcs-cpus` binds them,
  * and this thread there too (`apart`); or all as before. False: not allowed, or there is one core only. */
 static bool place_apart(const struct chain_box *box, bool apart)
@@ -219,7 +160,7 @@ struct ops_rates {
 static bool time_ops(struct ops_rates *r, int n, double seconds, struct chain_box *box, struct gcs_box *plain)
 {
     for (int i = 0; i < n; i++) {
-        r->set[i] = redis_ops(plain, seconds);
+        r->set[i] = gcs_setters_rate(plain->directory, seconds);
         r->put[i] = gcs_putters_rate(box, box->clients, seconds, &r->sum);
         bool apart = place_apart(box, true);
         r->put_apart[i] = apart ? gcs_putters_rate(box, box->clients, seconds, &r->sum_apart) : 0;
@@ -313,7 +254,7 @@ void suite_gcs(struct bench *b)
     setenv("MOBULA_BIN_DIR", b->options.binaries, 1);
     gcs_box_init(&plain, BENCH_DURABILITY);
     gcs_box_start_redis(&plain);
-    redisContext *redis = plain_redis(&plain);
+    redisContext *redis = gcs_plain_redis(plain.directory);
     if (redis == NULL || redis->err) {
         bench_miss(b, "gcs_put_1", "the private redis-server does not answer");
     } else {
@@ -327,6 +268,7 @@ void suite_gcs(struct bench *b)
         gcs_measure_join(b);
         gcs_measure_overhead(b);
         gcs_measure_scale(b);
+        gcs_measure_scale_real(b);
     }
     if (redis != NULL)
         redisFree(redis);
