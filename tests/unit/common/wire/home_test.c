@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -45,6 +46,17 @@ static void keys_are_spread_over_all_shards(void **state)
         assert_in_range(seen[i], 60, 140);
 }
 
+/* Another hash would look for what is in a data directory where it is not. */
+static void keys_stay_where_they_are(void **state)
+{
+    (void)state;
+    static const char *const keys[3] = {"a", "name/x", "recover/"};
+    static const uint32_t shards[3][3] = {{1, 1, 1}, {1, 0, 1}, {0, 0, 0}}; /* of 2, 3 and 4 */
+    for (uint32_t i = 0; i < 3; i++)
+        for (uint32_t k = 0; k < 3; k++)
+            assert_int_equal(mob_home_of_key(6, keys[i], (uint32_t)strlen(keys[i]), k + 2), shards[i][k]);
+}
+
 static void new_node_goes_where_the_fewest_have_their_home(void **state)
 {
     (void)state;
@@ -75,6 +87,7 @@ int main(void)
         cmocka_unit_test(id_names_its_home_and_is_the_lowest_that_does),
         cmocka_unit_test(one_shard_has_all),
         cmocka_unit_test(keys_are_spread_over_all_shards),
+        cmocka_unit_test(keys_stay_where_they_are),
         cmocka_unit_test(new_node_goes_where_the_fewest_have_their_home),
         cmocka_unit_test(record_is_taken_over_from_an_earlier_incarnation_only),
     };
