@@ -27,6 +27,17 @@ enum mob_status mob_recover_row_open(const void *bytes, size_t length, struct mo
     return MOB_OK;
 }
 
+enum mob_status mob_recover_row_take_over(struct mob_recover_row *row, const struct mob_recover_row *held)
+{
+    if (held->by > row->by)
+        return MOB_SEALED;
+    if (held->by == row->by)
+        return MOB_OK;
+    row->taken_from = held->by;
+    row->takeovers = held->takeovers + 1;
+    return MOB_OK;
+}
+
 const char *mob_recover_state_text(uint16_t state)
 {
     return state == MOB_RECOVER_ENDED ? "ended" : "running";

@@ -5,6 +5,7 @@
 #ifndef MOB_COMMON_WIRE_RECOVER_ROW_H
 #define MOB_COMMON_WIRE_RECOVER_ROW_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,6 +39,16 @@ void mob_recover_key(uint64_t incarnation, uint8_t key_out[MOB_RECOVER_KEY_BYTES
 /* MOB_TRUNCATED, MOB_VERSION (a later one wrote it), MOB_CORRUPT. */
 MOB_MUST_USE enum mob_status mob_recover_row_open(
     const void *bytes, size_t length, struct mob_recover_row *row_out);
+/* An incarnation recovers, and seals where that was not done, the logs of its node that are earlier than its
+ * own. A later one means that it is over itself, and has not heard of it yet. */
+static inline bool mob_recover_is_earlier(uint64_t log, uint64_t own)
+{
+    return log < own;
+}
+/* The record of this log is `held`: may `row->by` take it over? MOB_OK: from an incarnation before it, which
+ * is dead and sealed by then, and `row` says so; or it is its own. MOB_SEALED: never from a later one. */
+MOB_MUST_USE enum mob_status mob_recover_row_take_over(
+    struct mob_recover_row *row, const struct mob_recover_row *held);
 /* "running", "ended". */
 const char *mob_recover_state_text(uint16_t state);
 

@@ -28,7 +28,6 @@
 /* An id of a client is the epoch and seq of its OPEN, cut to 63 bits; incarnations are numbered on, from a
  * base that grows with the epoch. */
 #define MOB_CHAIN_CLIENT_SEQ_BITS 40u
-#define MOB_CHAIN_INCARNATION_SHIFT 8u
 #define MOB_CHAIN_LATE_MAX 64u
 
 /* Single answers and messages of one event; drained before the next. */

@@ -5,6 +5,7 @@
 
 #include "common/base/hash.h"
 #include "gcs/chain/chain_rules.h"
+#include "gcs/chain/incarnation.h"
 
 #define ANY_VERSION UINT64_MAX /* in if_version: on no condition */
 
@@ -87,16 +88,10 @@ static bool flush_stands(const struct mob_chain *c, const struct mob_gcs_request
         request->old_number == request->target;
 }
 
-/* Ids are never used again, also when their registration was lost with everything: the chain that started
- * again has another epoch. */
 static uint64_t new_incarnation(const struct mob_chain *c, const struct mob_gcs_request *request)
 {
-    uint64_t next = mob_state_incarnation_last(c->options.state) + 1;
-    uint64_t base = ((c->config.epoch - 1) << MOB_CHAIN_INCARNATION_SHIFT) + 1;
-    uint64_t id = next > base ? next : base, shards = request->if_version;
-    if (shards < 2)
-        return id;
-    return id + (request->target + shards - id % shards) % shards;
+    uint64_t last = mob_state_incarnation_last(c->options.state);
+    return mob_chain_next_incarnation(last, c->config.epoch, request->target, request->if_version);
 }
 
 static uint64_t new_client(const struct mob_chain *c, uint64_t seq)

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "common/wire/home.h"
 #include "gcs/client/client_sync.h"
 
 #define SHARD_MASK (15ull << MOB_GCS_POSITION_SHARD_SHIFT)
@@ -32,7 +33,7 @@ struct gather {
     /* REGISTER */
     char name[MOB_GCS_NAME_MAX + 1u];
     bool placed; /* `shard` is the home of an earlier incarnation of that name */
-    uint32_t live[MOB_GCS_SHARDS_MAX];
+    uint64_t live[MOB_GCS_SHARDS_MAX];
 };
 
 static struct gather *gather_create(struct mob_gcs *g, mob_gcs_done_fn *done, void *arg)
@@ -325,9 +326,8 @@ static void on_registered(void *arg, const struct mob_gcs_answer *answer)
 
 static void choose_home(struct gather *gather)
 {
-    for (uint32_t i = 0; !gather->placed && i < gather->gcs->shard_count; i++)
-        if (gather->live[i] < gather->live[gather->shard])
-            gather->shard = i;
+    if (!gather->placed)
+        gather->shard = mob_home_with_fewest(gather->live, gather->gcs->shard_count);
 }
 
 static void on_known(void *arg, const struct mob_gcs_answer *answer)

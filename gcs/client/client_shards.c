@@ -5,7 +5,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "common/base/hash.h"
+#include "common/wire/home.h"
 
 /* ---- which shard ---- */
 
@@ -28,18 +28,15 @@ struct mob_gcs *mob_gcs_shard(struct mob_gcs *g, uint32_t shard)
     return g->shard_count > 0 ? g->shards[shard] : g;
 }
 
-/* The hash is part of what data directories hold: another one would look for keys where they are not. */
 uint32_t mob_gcs_key_shard(
     const struct mob_gcs *g, enum mob_gcs_table table, const void *key, uint32_t key_length)
 {
-    if (g->shard_count < 2)
-        return 0;
-    return (uint32_t)((mob_hash64(key, key_length) + (uint64_t)table) % g->shard_count);
+    return mob_home_of_key((uint32_t)table, key, key_length, g->shard_count);
 }
 
 uint32_t mob_gcs_home_shard(const struct mob_gcs *g, uint64_t incarnation)
 {
-    return g->shard_count < 2 ? 0 : (uint32_t)(incarnation % g->shard_count);
+    return mob_home_of_id(incarnation, g->shard_count);
 }
 
 /* ---- life ---- */

@@ -9,6 +9,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/log.h"
+#include "common/wire/home.h"
 #include "gcs/master/table_inner.h"
 
 #define FILE_MAGIC 0x53444f4e42554f4dull /* "MOUBNODS" */
@@ -107,7 +108,7 @@ static enum mob_status find_home(
     struct content *c, uint64_t term, const struct mob_table_question *q, uint32_t *home_out)
 {
     uint64_t homes[64] = {0};
-    uint32_t best = 0;
+    uint32_t shards = q->shards < sizeof homes / sizeof homes[0] ? q->shards : sizeof homes / sizeof homes[0];
     for (uint64_t i = 0; i < c->home_count; i++) {
         if (strcmp(c->homes[i].node, q->log.node) == 0) {
             *home_out = (uint32_t)c->homes[i].shard;
@@ -120,13 +121,10 @@ static enum mob_status find_home(
         return MOB_CONFLICT;
     if (c->home_count == HOMES_MAX)
         return MOB_QUEUE_FULL;
-    for (uint32_t i = 1; i < q->shards && i < sizeof homes / sizeof homes[0]; i++)
-        if (homes[i] < homes[best])
-            best = i;
     struct node_home *home = &c->homes[c->home_count++];
-    home->shard = best;
+    home->shard = mob_home_with_fewest(homes, shards);
     memcpy(home->node, q->log.node, sizeof home->node);
-    *home_out = best;
+    *home_out = (uint32_t)home->shard;
     return MOB_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/wire/recover_row.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/alias.h"
 #include "runtime/node/directory.h"
@@ -189,7 +190,8 @@ static enum mob_status seal_earlier(
         for (uint32_t i = 0; i < answer->incarnation_count && status == MOB_OK; i++) {
             const struct mob_gcs_incarnation *in = &answer->incarnations[i];
             uint64_t cut = in->blocks;
-            if (in->id == node->incarnation || strcmp(in->name, node->options.name) != 0)
+            if (!mob_recover_is_earlier(in->id, node->incarnation) ||
+                strcmp(in->name, node->options.name) != 0)
                 continue;
             if (in->state == MOB_GCS_LIVE)
                 status = mob_gcs_log_seal_wait(node->gcs, in->id, deadline, &cut);

@@ -101,7 +101,6 @@ static struct mob_gcs_put put_of(const struct recovered_log *log, uint8_t key[MO
 /* Somebody's record is there: is it to be taken over? MOB_OK: `log` says it so now. */
 static enum mob_status look_at_holder(struct recovered_log *log, const struct mob_gcs_kv *kv)
 {
-    struct node *node = log->node;
     struct mob_recover_row held;
     enum mob_status status = mob_recover_row_open(kv->value, kv->value_length, &held);
     if (status == MOB_VERSION) {
@@ -109,15 +108,12 @@ static enum mob_status look_at_holder(struct recovered_log *log, const struct mo
         return status;
     }
     log->version = kv->version;
-    if (status != MOB_OK || held.by == node->incarnation)
+    if (status != MOB_OK) /* what does not open names nobody */
         return MOB_OK;
-    if (held.by > node->incarnation) {
+    status = mob_recover_row_take_over(&log->row, &held);
+    if (status != MOB_OK)
         MOB_LOG_ERROR("recover", "superseded", "incarnation=%lu by=%lu", log->row.incarnation, held.by);
-        return MOB_SEALED;
-    }
-    log->row.taken_from = held.by; /* an earlier one of this node: sealed, before this one began */
-    log->row.takeovers = held.takeovers + 1;
-    return MOB_OK;
+    return status;
 }
 
 /* It was not absent, or not any more as it was found. */

@@ -18,8 +18,11 @@ static const struct sim_cover_row rows[NODESIM_COVERS] = {
 
 int main(int argc, char **argv)
 {
-    static const struct sim_runner_rule rules[] = {
-        {"none", NODESIM_RULE_NONE}, {"index", NODESIM_RULE_INDEX}, {NULL, 0}};
+    static const struct sim_runner_rule rules[] = {{"none", NODESIM_RULE_NONE}, {"index", NODESIM_RULE_INDEX},
+        {"home-seal", NODESIM_RULE_HOME_SEAL}, {"home-id", NODESIM_RULE_HOME_ID},
+        {"home-watch", NODESIM_RULE_HOME_WATCH}, {"home-kept", NODESIM_RULE_HOME_KEPT},
+        {"earlier", NODESIM_RULE_EARLIER}, {"all-logs", NODESIM_RULE_ALL_LOGS},
+        {"take-over", NODESIM_RULE_TAKE_OVER}, {"record", NODESIM_RULE_RECORD}, {NULL, 0}};
     static const struct sim_runner runner = {
         .run = nodesim_run, .rows = rows, .covers = NODESIM_COVERS, .rules = rules};
     return sim_runner_main(&runner, argc, argv);

@@ -7,11 +7,21 @@ static const struct mob_mastership_times times = {
 
 /* ---- masters ---- */
 
+static struct shard *shard_of(const struct master *m)
+{
+    return &world.shard[m->shard];
+}
+
+static uint32_t number_of(const struct master *m)
+{
+    return (uint32_t)(m - shard_of(m)->masters);
+}
+
 static struct event question(struct master *m, enum table_op op, uint64_t *tag_out, int64_t *deadline_out)
 {
     *tag_out = ++m->tag;
     *deadline_out = world.now + PATIENCE;
-    return (struct event){.what = AT_TABLE, .from = (uint32_t)(m - world.masters), .op = op, .tag = m->tag};
+    return (struct event){.what = AT_TABLE, .shard = m->shard, .from = number_of(m), .op = op, .tag = m->tag};
 }
 
 static void tell_book(struct master *m)
@@ -19,7 +29,7 @@ static void tell_book(struct master *m)
     struct mob_gcs_seal *seals = malloc(MOB_GCS_SEALS_MAX * sizeof *seals);
     struct event e = {.seals = seals};
     /* Its configuration is made under its term, which the table checks: here in one step. */
-    bool mine = m->mastership.row.term == world.row.term, settled = mob_node_watch_settled(m->watch);
+    bool mine = m->mastership.row.term == shard_of(m)->row.term, settled = mob_node_watch_settled(m->watch);
     if (mine && !settled)
         nodesim_count(NODESIM_STARTS_LATER);
     if (!mine || !settled) {
@@ -27,7 +37,7 @@ static void tell_book(struct master *m)
         return;
     }
     e.count = mob_node_watch_seals(m->watch, seals);
-    nodesim_at_chain_book(&e);
+    nodesim_at_chain_book(m->shard, &e);
     free(seals);
 }
 
@@ -66,10 +76,19 @@ static bool send_outdated(const struct event *e)
     return true;
 }
 
+/* Of a node whose process and masters nobody has disturbed: its beats were lost one after the other. */
+static void count_wrong_verdict(const struct master *m, const struct process *p)
+{
+    int64_t calm = world.now - 3 * SILENCE;
+    bool other = p != nodesim_newest_process(p->node) || world.start_at[p->node] != 0;
+    nodesim_count(NODESIM_WRONG_VERDICTS);
+    if (!other && p->paused_until < calm && shard_of(m)->disturbed_at < calm)
+        nodesim_count(NODESIM_CALM_VERDICTS);
+}
+
 static void obey(struct master *m, const struct mob_node_watch_action *a)
 {
-    uint32_t self = (uint32_t)(m - world.masters);
-    struct event e = {.from = self, .log = a->log};
+    struct event e = {.shard = m->shard, .log = a->log};
     switch (a->type) {
     case MOB_NODE_WATCH_NOTE:
         e = question(m, TABLE_NOTE, &m->note_tag, &m->note_deadline);
@@ -81,15 +100,15 @@ static void obey(struct master *m, const struct mob_node_watch_action *a)
         for (uint32_t i = 0; i < world.process_count; i++)
             if (a->log.state == MOB_NODE_LOG_DEAD && world.processes[i].up &&
                 world.processes[i].incarnation == a->log.incarnation)
-                nodesim_count(NODESIM_WRONG_VERDICTS);
+                count_wrong_verdict(m, &world.processes[i]);
         break;
     case MOB_NODE_WATCH_READ:
         if (m->logs_tag == 0)
             nodesim_send_event(question(m, TABLE_LOGS, &m->logs_tag, &m->logs_deadline), false);
         break;
     case MOB_NODE_WATCH_SEAL:
-        m->sealing[a->log.incarnation] = true;
-        m->sealed_at[a->log.incarnation] = 0;
+        m->sealing[nodesim_slot(m->shard, a->log.incarnation)] = true;
+        m->sealed_at[nodesim_slot(m->shard, a->log.incarnation)] = 0;
         break;
     case MOB_NODE_WATCH_REGISTER:
         if (m->registered_at != 0) {
@@ -149,17 +168,21 @@ static void step_mastership(struct master *m)
 /* Requests to the chain are kept until they are answered. */
 static void ask_chain(struct master *m)
 {
-    uint32_t self = (uint32_t)(m - world.masters);
-    for (uint32_t i = 0; i < LOGS_MAX; i++)
+    struct event e = {.what = AT_CHAIN_SEAL, .shard = m->shard, .from = number_of(m), .asker = m->shard};
+    for (uint32_t i = 0; i < shard_of(m)->id_count; i++)
         if (m->sealing[i] && world.now - m->sealed_at[i] > 50 * MS) {
             m->sealed_at[i] = world.now;
-            nodesim_send_event((struct event){.what = AT_CHAIN_SEAL, .from = self, .a = i}, true);
+            e.a = shard_of(m)->ids[i];
+            if (world.without == NODESIM_RULE_HOME_SEAL)
+                e.shard = (m->shard + 1) % world.shards;
+            nodesim_send_event(e, true);
         }
+    e = (struct event){
+        .what = AT_CHAIN_REGISTER, .shard = m->shard, .from = number_of(m), .log = m->registering};
     if (m->registered_at != 0 && world.now - m->registered_at > 100 * MS &&
-        world.chain.count + 20 < LOGS_MAX) {
+        shard_of(m)->id_count + 20 < LOGS_MAX) {
         m->registered_at = world.now;
-        nodesim_send_event(
-            (struct event){.what = AT_CHAIN_REGISTER, .from = self, .log = m->registering}, false);
+        nodesim_send_event(e, false);
     }
 }
 
@@ -170,6 +193,8 @@ void nodesim_master_tick(struct master *m)
     step_mastership(m);
     if (m->logs_tag != 0 && world.now >= m->logs_deadline)
         m->logs_tag = 0;
+    if (m->home_tag != 0 && world.now >= m->home_deadline)
+        m->home_tag = 0;
     if (m->note_tag != 0 && world.now >= m->note_deadline) {
         m->note_tag = 0;
         nodesim_count(NODESIM_NOTES_UNKNOWN);
@@ -184,8 +209,56 @@ void nodesim_master_tick(struct master *m)
     mob_node_watch_on_tick(m->watch, world.now);
     drain(m);
     ask_chain(m);
-    if (m->began && !world.chain_up && nodesim_chance(0.1))
+    if (m->began && !shard_of(m)->up && nodesim_chance(0.1))
         tell_book(m);
+}
+
+static void enroll(struct master *m, const struct mob_node_log *log, uint32_t from)
+{
+    if (mob_node_watch_on_enroll(m->watch, log, from, world.now) != MOB_OK)
+        TRACE("start %llu of %s asks again", (unsigned long long)log->start, log->node);
+}
+
+/* Whoever speaks with another shard than its home is sent there (gcs/master/master_nodes.c). */
+static void on_home(struct master *m, uint32_t home)
+{
+    if (!m->began)
+        return;
+    if (home == m->shard) {
+        enroll(m, &m->homeless, m->homeless_from);
+        return;
+    }
+    struct event e = {.what = AT_NODE_ENROLLED,
+        .shard = m->shard,
+        .to = m->homeless_from,
+        .status = MOB_MISDIRECTED,
+        .b = home};
+    nodesim_send_event(e, true);
+}
+
+static void on_enroll(struct master *m, const struct event *e)
+{
+    if (m->shard != 0) { /* it was sent here */
+        enroll(m, &e->log, e->from);
+    } else if (m->began && m->home_tag == 0) {
+        struct event q = question(m, TABLE_HOME, &m->home_tag, &m->home_deadline);
+        m->homeless = e->log;
+        m->homeless_from = e->from;
+        q.row = m->mastership.row;
+        q.log = e->log;
+        nodesim_send_event(q, false);
+    }
+}
+
+static void on_cut(struct master *m, const struct event *e)
+{
+    uint32_t slot = nodesim_slot(m->shard, e->a);
+    if (!m->sealing[slot])
+        return;
+    m->sealing[slot] = false;
+    if (e->status == MOB_OK)
+        m->cuts[slot] = e->b + 1;
+    mob_node_watch_on_cut(m->watch, e->a, e->status, e->b, world.now);
 }
 
 static void master_table(struct master *m, struct event *e)
@@ -201,14 +274,18 @@ static void master_table(struct master *m, struct event *e)
             m->logs_tag = 0;
             nodesim_count(NODESIM_TAKEOVERS);
             for (uint32_t i = 0; i < MASTERS; i++)
-                if (&world.masters[i] != m && world.masters[i].mastership.active)
+                if (i != number_of(m) && shard_of(m)->masters[i].mastership.active)
                     nodesim_count(NODESIM_TWO_MASTERS);
-            TRACE("master %d is active, term %llu", (int)(m - world.masters),
+            TRACE("master %u of shard %u is active, term %llu", number_of(m), m->shard,
                 (unsigned long long)m->mastership.row.term);
         }
     } else if (e->tag == m->note_tag) {
         m->note_tag = 0;
         mob_node_watch_on_noted(m->watch, e->status, world.now);
+    } else if (e->tag == m->home_tag) {
+        m->home_tag = 0;
+        if (e->status == MOB_OK)
+            on_home(m, (uint32_t)e->b);
     } else if (e->tag == m->logs_tag) {
         m->logs_tag = 0;
         if (m->began) {
@@ -223,8 +300,8 @@ static void master_table(struct master *m, struct event *e)
 
 void nodesim_at_master(struct event *e)
 {
-    struct master *m = &world.masters[e->to];
-    struct event answer = {.what = AT_NODE_OVER, .to = e->from, .a = e->a};
+    struct master *m = &world.shard[e->shard].masters[e->to];
+    struct event answer = {.what = AT_NODE_OVER, .shard = e->shard, .to = e->from, .a = e->a};
     if (!m->up)
         return;
     switch (e->what) {
@@ -232,8 +309,7 @@ void nodesim_at_master(struct event *e)
         master_table(m, e);
         break;
     case AT_MASTER_ENROLL:
-        if (mob_node_watch_on_enroll(m->watch, &e->log, e->from, world.now) != MOB_OK)
-            break; /* it asks again */
+        on_enroll(m, e);
         break;
     case AT_MASTER_BEAT:
         if (mob_node_watch_on_beat(m->watch, e->a, false, world.now))
@@ -243,12 +319,7 @@ void nodesim_at_master(struct event *e)
         mob_node_watch_on_gone(m->watch, e->a, world.now);
         break;
     case AT_MASTER_CUT:
-        if (!m->sealing[e->a])
-            break;
-        m->sealing[e->a] = false;
-        if (e->status == MOB_OK)
-            m->cuts[e->a] = e->b + 1;
-        mob_node_watch_on_cut(m->watch, e->a, e->status, e->b, world.now);
+        on_cut(m, e);
         break;
     default:
         if (m->registered_at == 0 || m->registering.start != e->log.start)
@@ -264,7 +335,8 @@ void nodesim_master_start(struct master *m)
 {
     mob_node_watch_destroy(m->watch);
     uint64_t tag = m->tag + 1000; /* answers to the one before are not this one's */
-    *m = (struct master){.up = true, .tag = tag};
+    uint32_t shard = m->shard;
+    *m = (struct master){.up = true, .shard = shard, .tag = tag};
     m->watch = mob_node_watch_create(&(struct mob_node_watch_options){
         .silence_ns = SILENCE, .tick_ns = 2 * TICK, .end_after_ns = 60 * MS});
 }

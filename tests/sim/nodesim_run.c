@@ -1,15 +1,24 @@
-/* The liveness of nodes: one seed is one exact run of two masters with the real machines
- * (gcs/chain/node_watch.h, mastership), the table where they agree, nodes whose processes die, stop, go on
- * and are started again, and the home chain as one object that takes blocks, seals and registrations, loses
- * what was not on its disks when everything dies, and starts again with what a master tells it and what nodes
- * and masters still keep. Messages are delayed, lost and doubled. What is asserted:
+/* The liveness of nodes, and what becomes of their logs: one seed is one exact run of one to three shards.
+ * Each has two masters with the real machines (gcs/chain/node_watch.h, mastership), its rows in the table
+ * where they agree, and its chain as one object. Nodes are at home at one of the shards; their processes die,
+ * stop, go on and are started again, ask the first shard where their home is, log blocks in which tasks begin
+ * and end, and recover what the lives before them have left, under RECOVER records that may be on another
+ * shard than the log. Messages are delayed, lost and doubled; a chain may be silent for a while, or lose what
+ * was not on its disks. What routes by homes and decides of records is the product's (common/wire/home.h,
+ * recover_row.h, gcs/chain/incarnation.h). What is asserted:
  *
  *   - a log whose cut is recorded has that many blocks, and takes none any more, over all deaths;
  *   - an incarnation is given out when all earlier ones of its node are sealed, and no block of an earlier
  *     one is taken once a later one has any: the world outside sees one node;
- *   - a cut that is recorded is the one that the chain told;
+ *   - a cut that is recorded is the one that the chain told, and no log is sealed of which the table says
+ *     that it lives;
+ *   - an id is given out once, by any shard, and names its home, which is its node's over all lives;
  *   - a second process under the name of one that lives is refused, and the first goes on;
- *   - when all faults have ended each node has one live incarnation, and the others are sealed ("stuck").
+ *   - a task is seen to end once; who says in a record that all which a log has left is its own, owns it; a
+ *     log counts as recovered when all of that has ended;
+ *   - when all faults have ended each node has one live incarnation, with all blocks of which it was told,
+ *     the others are sealed, each task that was logged has ended once, and no record is left behind
+ *     ("stuck", when it does not come to that).
  */
 #include "tests/sim/nodesim.h"
 
@@ -24,17 +33,23 @@ static struct mob_node_log name_of(const struct process *p)
 
 static void given_out(struct process *p, uint64_t incarnation)
 {
-    struct chain_log *log = nodesim_chain_log(&world.chain, incarnation);
+    uint32_t home = nodesim_home(incarnation);
     p->incarnation = incarnation;
     p->acked = 0;
+    if (home != p->at ||
+        (world.newest_given[p->node] != 0 && nodesim_home(world.newest_given[p->node]) != home))
+        nodesim_fail("node %u gets incarnation %llu of shard %u at shard %u, and had %llu", p->node,
+            (unsigned long long)incarnation, home, p->at, (unsigned long long)world.newest_given[p->node]);
+    if (world.newest_given[p->node] != 0)
+        nodesim_count(NODESIM_HOMES_KEPT);
     nodesim_count(NODESIM_GIVEN);
     TRACE("node %u: start %llu is incarnation %llu", p->node, (unsigned long long)p->start,
         (unsigned long long)incarnation);
-    if (log != NULL)
-        log->given = true;
-    for (uint32_t i = 0; i < world.chain.count && world.chain_up; i++) {
-        const struct chain_log *other = &world.chain.logs[i];
-        if (other->node == p->node && other->given && other->live && other->incarnation < incarnation)
+    struct shard *s = &world.shard[home];
+    for (uint32_t i = 0; i < s->chain.count && s->up; i++) {
+        const struct chain_log *other = &s->chain.logs[i];
+        if (other->node == p->node && other->live && other->incarnation < incarnation &&
+            nodesim_process_of(other->incarnation) != NULL)
             nodesim_fail("incarnation %llu of node %u is given out while %llu takes blocks",
                 (unsigned long long)incarnation, p->node, (unsigned long long)other->incarnation);
     }
@@ -45,9 +60,14 @@ static void given_out(struct process *p, uint64_t incarnation)
 static void at_node(struct event *e)
 {
     struct process *p = &world.processes[e->to];
-    if (!p->up)
+    bool linked =
+        e->what >= AT_NODE_APPENDED || e->shard == p->at; /* links of masters of before are closed */
+    if (!p->up || !linked)
         return;
-    if (e->what == AT_NODE_ENROLLED && p->incarnation == 0) {
+    if (e->what == AT_NODE_ENROLLED && p->incarnation == 0 && e->status == MOB_MISDIRECTED) {
+        nodesim_count(NODESIM_MISDIRECTED);
+        p->at = (uint32_t)e->b;
+    } else if (e->what == AT_NODE_ENROLLED && p->incarnation == 0) {
         if (e->status == MOB_OK)
             given_out(p, e->a);
         else
@@ -64,11 +84,15 @@ static void at_node(struct event *e)
         nodesim_count(NODESIM_OVER);
         p->up = false;
     } else if (e->what == AT_NODE_APPENDED && e->a == p->incarnation) {
-        p->asking = false;
-        if (e->status != MOB_OK)
+        bool newest = e->b == p->acked; /* else it was asked twice, and heard */
+        if (e->status != MOB_OK) {
             p->up = false;
-        else if (e->b == p->acked)
-            p->acked++;
+        } else if (newest && p->asking) {
+            p->asking = false;
+            nodesim_task_acked(p, p->acked++);
+        }
+    } else if (e->what > AT_NODE_APPENDED) {
+        nodesim_recovery_heard(p, e);
     }
     if (!p->up)
         nodesim_start_next(p, (int64_t)nodesim_below(100 * MS) + 1);
@@ -83,19 +107,29 @@ static void node_tick(uint32_t i)
         p->next_beat = world.now + 40 * MS;
         for (uint32_t m = 0; m < MASTERS; m++)
             nodesim_send_event((struct event){.what = p->incarnation == 0 ? AT_MASTER_ENROLL : AT_MASTER_BEAT,
+                                   .shard = p->at,
                                    .from = i,
                                    .to = m,
                                    .a = p->incarnation,
                                    .log = name_of(p)},
                 true);
     }
-    bool again = p->asking && world.now - p->asked_at > 60 * MS;
-    if (p->incarnation != 0 && (again || (!p->asking && world.now >= p->next_append))) {
+    if (p->incarnation == 0)
+        return;
+    nodesim_recovery_tick(p);
+    bool again = p->asking && world.now - p->asked_at > ASK_AGAIN;
+    if (p->up && p->acked < BLOCKS_MAX && (again || (!p->asking && world.now >= p->next_append))) {
+        if (!p->asking)
+            nodesim_task_next_block(p);
         p->asking = true;
         p->asked_at = world.now;
         p->next_append = world.now + (int64_t)nodesim_below(60 * MS);
-        nodesim_send_event(
-            (struct event){.what = AT_CHAIN_APPEND, .from = i, .a = p->incarnation, .b = p->acked}, true);
+        nodesim_send_event((struct event){.what = AT_CHAIN_APPEND,
+                               .shard = nodesim_home(p->incarnation),
+                               .from = i,
+                               .a = p->incarnation,
+                               .b = p->acked},
+            true);
     }
 }
 
@@ -103,13 +137,14 @@ void nodesim_kill_process(struct process *p)
 {
     p->up = false;
     for (uint32_t m = 0; m < MASTERS; m++)
-        nodesim_send_event((struct event){.what = AT_MASTER_GONE, .to = m, .a = p->incarnation}, false);
+        nodesim_send_event(
+            (struct event){.what = AT_MASTER_GONE, .shard = p->at, .to = m, .a = p->incarnation}, false);
     nodesim_start_next(p, (int64_t)nodesim_below(100 * MS) + 1);
 }
 
 static void start_processes(void)
 {
-    for (uint32_t n = 0; n < NODES; n++) {
+    for (uint32_t n = 0; n < world.nodes; n++) {
         if (world.start_at[n] == 0 || world.now < world.start_at[n] || world.process_count == PROCESSES_MAX)
             continue;
         world.start_at[n] = 0;
@@ -118,102 +153,28 @@ static void start_processes(void)
     }
 }
 
-/* ---- what goes wrong ---- */
-
-static bool stop(struct process *p, int64_t until)
-{
-    if (p == NULL || !p->up || p->paused_until > world.now)
-        return false;
-    p->paused_until = until;
-    return true;
-}
-
-static void hit_node(enum nodesim_cover what, int64_t until)
-{
-    uint32_t node = (uint32_t)nodesim_below(NODES), some = 0;
-    struct process *p = nodesim_newest_process(node);
-    bool lives = p != NULL && p->up, felt = false;
-    if (what == NODESIM_FAULT_KILL_NODE && lives) {
-        nodesim_kill_process(p);
-        felt = true;
-    } else if (what == NODESIM_FAULT_PAUSE_NODE) {
-        felt = stop(p, until);
-    } else if (what == NODESIM_FAULT_SECOND_NODE && world.start_at[node] == 0) {
-        world.start_at[node] = world.now + 1;
-        felt = lives;
-    } else if (what == NODESIM_FAULT_PAUSE_SOME) {
-        for (uint32_t i = 0; i < world.process_count; i++)
-            some += nodesim_chance(0.3) && stop(&world.processes[i], until);
-        felt = some > 1;
-    }
-    if (felt)
-        nodesim_count(what);
-}
-
-static void hit_master(bool dies, int64_t until)
-{
-    struct master *m = &world.masters[nodesim_below(MASTERS)];
-    bool active = m->mastership.active;
-    if (!dies && m->paused_until > world.now)
-        return;
-    nodesim_count(dies ? NODESIM_FAULT_KILL_MASTER : NODESIM_FAULT_PAUSE_MASTER);
-    if (active)
-        nodesim_count(dies ? NODESIM_FAULT_KILL_ACTIVE : NODESIM_FAULT_PAUSE_ACTIVE);
-    if (dies)
-        nodesim_master_start(m);
-    else
-        m->paused_until = until;
-}
-
-static void fault(void)
-{
-    int64_t until = world.now + (int64_t)nodesim_below(900 * MS);
-    uint32_t dice = (uint32_t)nodesim_below(19);
-    switch (dice == 18 ? 6 : dice % 6) {
-    case 0:
-        hit_node(NODESIM_FAULT_KILL_NODE, until);
-        break;
-    case 1:
-        hit_node(NODESIM_FAULT_PAUSE_NODE, until);
-        break;
-    case 2:
-    case 3:
-        hit_master(dice % 6 == 2, until);
-        break;
-    case 4:
-        if (!world.chain_up)
-            break;
-        world.chain_up = false;
-        nodesim_count(NODESIM_FAULT_KILL_CHAIN);
-        TRACE("the chain dies");
-        break;
-    case 6: /* somebody starts another under the same name */
-        hit_node(NODESIM_FAULT_SECOND_NODE, until);
-        break;
-    default:
-        hit_node(NODESIM_FAULT_PAUSE_SOME, until);
-        break;
-    }
-}
-
 /* ---- the run ---- */
 
 /* Each node has one live incarnation, whose process is there; others that want its name do not count. */
 static bool is_whole(void)
 {
-    uint32_t live[NODES] = {0};
+    uint32_t live[NODES_MAX] = {0};
     for (uint32_t i = 0; i < world.process_count; i++) {
         const struct process *p = &world.processes[i];
         const struct mob_node_log *row = p->up ? nodesim_table_row(p->incarnation) : NULL;
         live[p->node] += row != NULL && row->state == MOB_NODE_LOG_LIVE;
     }
     uint32_t open = 0;
-    for (uint32_t i = 0; i < world.table_count; i++)
-        open += world.table[i].state != MOB_NODE_LOG_SEALED;
-    bool each = open == NODES;
-    for (uint32_t n = 0; n < NODES; n++)
+    bool each = true;
+    for (uint32_t k = 0; k < world.shards; k++) {
+        const struct shard *s = &world.shard[k];
+        each = each && nodesim_answers(k);
+        for (uint32_t i = 0; i < s->table_count; i++)
+            open += s->table[i].state != MOB_NODE_LOG_SEALED;
+    }
+    for (uint32_t n = 0; n < world.nodes; n++)
         each = each && live[n] == 1;
-    return each && world.chain_up;
+    return each && open == world.nodes && nodesim_tasks_whole();
 }
 
 /* Each message, and each question to the table, has its counter. */
@@ -233,9 +194,9 @@ static void deliver(struct event *e)
 {
     int64_t until = 0;
     bool to_master = e->what <= AT_MASTER_REGISTERED;
-    bool to_node = e->what == AT_NODE_ENROLLED || e->what == AT_NODE_OVER || e->what == AT_NODE_APPENDED;
+    bool to_node = e->what >= AT_NODE_ENROLLED;
     if (to_master)
-        until = world.masters[e->to].paused_until;
+        until = world.shard[e->shard].masters[e->to].paused_until;
     else if (to_node)
         until = world.processes[e->to].paused_until;
     if (until > world.now) { /* it reads it when it goes on */
@@ -276,23 +237,31 @@ static void deliver_until(int64_t until)
 
 static void begin(const struct sim_setup *setup)
 {
-    for (uint32_t i = 0; i < MASTERS; i++)
-        mob_node_watch_destroy(world.masters[i].watch);
+    for (uint32_t i = 0; i < SHARDS_MAX * MASTERS; i++)
+        mob_node_watch_destroy(world.shard[i / MASTERS].masters[i % MASTERS].watch);
     for (uint32_t i = 0; i < world.event_count; i++)
         free(world.events[i].logs);
-    memset(&world, 0, sizeof world);
+    memset(&world, 0, offsetof(struct nodesim, processes));
     world.trace = setup->trace;
     world.seed = setup->seed;
-    world.without_index = setup->without == NODESIM_RULE_INDEX;
+    world.without = (enum nodesim_rule)setup->without;
     world.rng[0] = setup->seed * 0x9e3779b97f4a7c15ull + 1;
     world.rng[1] = setup->seed ^ 0xd1b54a32d192ed03ull;
     for (int i = 0; i < 8; i++)
         (void)nodesim_draw();
     world.now = 1000 * MS;
-    world.chain_up = true;
-    for (uint32_t i = 0; i < MASTERS; i++)
-        nodesim_master_start(&world.masters[i]);
-    for (uint32_t n = 0; n < NODES; n++)
+    world.shards = 1 + (uint32_t)nodesim_below(SHARDS_MAX);
+    world.nodes = world.shards + 2;
+    for (uint32_t i = 0; i < world.shards; i++) {
+        struct shard *s = &world.shard[i];
+        s->up = true;
+        s->epoch = s->start = 1;
+        for (uint32_t k = 0; k < MASTERS; k++) {
+            s->masters[k].shard = i;
+            nodesim_master_start(&s->masters[k]);
+        }
+    }
+    for (uint32_t n = 0; n < world.nodes; n++)
         world.start_at[n] = world.now + 1;
 }
 
@@ -301,14 +270,20 @@ static void tick(void)
     start_processes();
     for (uint32_t i = 0; i < world.process_count; i++)
         node_tick(i);
-    for (uint32_t i = 0; i < MASTERS; i++)
-        nodesim_master_tick(&world.masters[i]);
-    if (world.chain_up && nodesim_chance(0.05))
-        world.disk = world.chain; /* synced */
-    if (!world.healing && world.now >= world.fault_at) {
-        fault();
-        world.fault_at = world.now + 20 * MS + (int64_t)nodesim_below(250 * MS);
+    for (uint32_t i = 0; i < world.shards; i++) {
+        struct shard *s = &world.shard[i];
+        for (uint32_t k = 0; k < MASTERS; k++)
+            nodesim_master_tick(&s->masters[k]);
+        if (nodesim_answers(i) && nodesim_chance(0.05))
+            s->disk = s->chain; /* synced */
     }
+    if (world.healing)
+        return;
+    if (world.now >= world.fault_at) {
+        nodesim_fault();
+        world.fault_at = world.now + (20 * MS + (int64_t)nodesim_below(250 * MS)) / world.shards;
+    }
+    nodesim_fault_of_recovery();
 }
 
 void nodesim_run(const struct sim_setup *setup, struct sim_result *result_out)
@@ -322,16 +297,21 @@ void nodesim_run(const struct sim_setup *setup, struct sim_result *result_out)
         world.now = at;
         world.healing = at - start > RUN_NS;
         tick();
-        if (world.failed || (world.healing && is_whole()))
+        if (world.failed || (world.healing && is_whole())) {
+            if (!world.failed)
+                nodesim_check_whole();
             break;
+        }
         if (at - start > RUN_NS + HEAL_NS) {
             nodesim_fail("not whole %lld ms after the last fault", HEAL_NS / MS);
             world.stuck = true;
+            nodesim_trace_what_is_left();
         }
     }
     *result_out = (struct sim_result){.failed = world.failed,
         .stuck = world.stuck,
-        .is_void = !world.failed && (world.cover[NODESIM_GIVEN] < NODES || world.appended < BLOCKS_LEAST),
+        .is_void =
+            !world.failed && (world.cover[NODESIM_GIVEN] < world.nodes || world.appended < BLOCKS_LEAST),
         .events = world.delivered,
         .operations = world.appended,
         .virtual_ns = world.now - start};

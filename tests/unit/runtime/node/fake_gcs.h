@@ -62,6 +62,8 @@ static struct {
     uint64_t incarnations, versions;
     char node_name[16]; /* of all incarnations; "": none of them is the node's, so it recovers no log */
     bool recovered[FAKE_LOGS_MAX]; /* RECOVERED was said of incarnation i + 1 */
+    bool superseded; /* one behind the newest that registered lives, under the same name */
+    uint64_t sealed; /* the latest that was asked to be */
     uint32_t reads; /* of groups, answered so far */
     uint32_t lone_reads; /* of these, for one group alone */
     bool is_old; /* it does not know questions for several groups */
@@ -208,10 +210,12 @@ static inline void fake_answer(struct mob_gcs *gcs, struct fake_op *op)
     else if (op->list || op->row >= 0)
         fake_answer_rows(op, &answer);
     if (op->incarnations) {
-        answer.incarnation_count = (uint32_t)FAKE.incarnations;
-        for (uint64_t i = 0; i < FAKE.incarnations; i++) {
-            incarnations[i] = (struct mob_gcs_incarnation){
-                .id = i + 1, .state = FAKE.recovered[i] ? MOB_GCS_RECOVERED : MOB_GCS_SEALED};
+        answer.incarnation_count = (uint32_t)FAKE.incarnations + FAKE.superseded;
+        for (uint64_t i = 0; i < answer.incarnation_count; i++) {
+            incarnations[i] = (struct mob_gcs_incarnation){.id = i + 1,
+                .state = i == FAKE.incarnations ? MOB_GCS_LIVE
+                    : FAKE.recovered[i]         ? MOB_GCS_RECOVERED
+                                                : MOB_GCS_SEALED};
             memcpy(incarnations[i].name, FAKE.node_name, sizeof FAKE.node_name);
         }
         answer.incarnations = incarnations;
@@ -430,7 +434,7 @@ enum mob_status mob_gcs_log_read(
 
 enum mob_status mob_gcs_log_seal(struct mob_gcs *gcs, uint64_t incarnation, mob_gcs_done_fn *done, void *arg)
 {
-    (void)incarnation;
+    FAKE.sealed = incarnation > FAKE.sealed ? incarnation : FAKE.sealed;
     fake_op(gcs, done, arg);
     return MOB_OK;
 }

@@ -128,6 +128,24 @@ static void record_of_a_later_incarnation_is_not_taken(void **state)
     nx_close_with(&nx, &driver);
 }
 
+/* An incarnation that stood still behind its registration, and goes on when the next one lives. */
+static void later_incarnation_is_neither_sealed_nor_recovered(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct mob_recover_row row;
+    (void)open_with_task(&nx, &driver);
+    FAKE.superseded = true; /* 3, where this becomes 2 */
+    nx_restart(&nx, 0);
+    nx_settle(&nx);
+    assert_record(1, MOB_RECOVER_ENDED, 2, 0, 1);
+    assert_false(record_of(3, &row));
+    if (FAKE.sealed >= 3)
+        fail_msg("log %lu was sealed by incarnation 2", (unsigned long)FAKE.sealed);
+    nx_close_with(&nx, &driver);
+}
+
 static void who_lost_its_record_says_nothing(void **state)
 {
     (void)state;
@@ -307,6 +325,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(record_ends_with_an_owner_and_goes_with_the_tasks),
         cmocka_unit_test(record_of_a_later_incarnation_is_not_taken),
+        cmocka_unit_test(later_incarnation_is_neither_sealed_nor_recovered),
         cmocka_unit_test(who_lost_its_record_says_nothing),
         cmocka_unit_test(record_waits_for_room_in_the_control_store),
         cmocka_unit_test(start_waits_for_what_cannot_be_read_now),
