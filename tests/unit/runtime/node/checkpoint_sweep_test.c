@@ -143,6 +143,22 @@ static void a_living_actors_row_stays_without_its_lineage(void **state)
     nx_close_with(&w.nx, &w.driver);
 }
 
+/* The id comes of a key, and no lineage knows it any more; nor has anybody looked at the row since. */
+static void an_actor_whose_id_comes_again_begins_anew(void **state)
+{
+    (void)state;
+    struct world w = {0};
+    nx_open_with(&w.nx, 2, &w.driver);
+    w.actor = (struct mob_actor_id){{mob_stream_of_children(w.driver.welcome.root, 0, 0), w.driver.next}};
+    fake_gcs_set(MOB_GCS_CHECKPOINTS, &w.actor, sizeof w.actor, "another's state", 15);
+    create(&w);
+    assert_false(kept(&w));
+    checkpoint(&w);
+    assert_true(kept(&w)); /* its own */
+    nx_let_go(&w.worker);
+    nx_close_with(&w.nx, &w.driver);
+}
+
 /* Whose row this node cannot read, or whose it is not: it lives as long as the control store says so. */
 static void a_row_of_an_actor_that_is_not_here_stays_with_its_actors(void **state)
 {
@@ -312,6 +328,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dead_actors_row_goes_with_its_lineage),
         cmocka_unit_test(a_living_actors_row_stays_without_its_lineage),
+        cmocka_unit_test(an_actor_whose_id_comes_again_begins_anew),
         cmocka_unit_test(a_row_of_an_actor_that_is_not_here_stays_with_its_actors),
         cmocka_unit_test(what_a_killed_node_has_left_goes_when_the_next_starts),
         cmocka_unit_test(a_checkpoint_that_is_written_over_it_meanwhile_stays),
