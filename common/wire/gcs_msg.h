@@ -223,7 +223,9 @@ struct mob_gcs_nack {
 
 enum mob_gcs_query {
     MOB_GCS_Q_GET = 1, /* body = key */
-    MOB_GCS_Q_LIST = 2, /* body = prefix then after */
+    /* body = prefix then after; newest_first = 1: keys and versions, of values not even the length. Earlier
+     * versions give the values all the same. */
+    MOB_GCS_Q_LIST = 2,
     MOB_GCS_Q_GROUP = 3, /* newest_first = 1: only what has not been flushed */
     MOB_GCS_Q_SCAN = 4,
     MOB_GCS_Q_UNFINISHED = 5,

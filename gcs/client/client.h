@@ -235,6 +235,7 @@ struct mob_gcs_list {
     const void *after; /* the last key of the page before, or empty; copies */
     uint32_t after_length;
     uint32_t limit; /* 0 = MOB_GCS_ROWS_MAX; of several shards there may be one more for each of them */
+    bool keys_only; /* values stay away, but of a member of an earlier version */
 };
 /* Keys in byte order; answer.next is nonzero when there are more: list again after the last key. */
 MOB_MUST_USE enum mob_status mob_gcs_list(

@@ -50,6 +50,7 @@ enum mob_status mob_gcs_list(
         return gather_list(g, list, done, arg);
     struct mob_gcs_get head = {.query = MOB_GCS_Q_LIST,
         .table = (uint8_t)list->table,
+        .newest_first = list->keys_only,
         .limit = list->limit,
         .prefix_length = list->prefix_length};
     return read_submit(

@@ -57,6 +57,14 @@ static void row_block(struct query *q, const struct mob_index_slot *slot)
     q->rows.count++;
 }
 
+static void row_key_alone(struct query *q, const struct mob_state_key *k)
+{
+    struct mob_gcs_kv kv = {.key_length = k->length - 1, .version = k->version};
+    mob_gcs_kv_row_encode(&kv, query_body_add(q, NULL, MOB_GCS_KV_ROW_HEAD));
+    query_body_add(q, k->bytes + 1, k->length - 1);
+    q->rows.count++;
+}
+
 static void row_key(struct query *q, const struct mob_state_key *k)
 {
     struct mob_gcs_kv kv = {
@@ -118,7 +126,10 @@ static void pick_list(struct query *q)
             q->rows.next = 1;
             return;
         }
-        row_key(q, &k);
+        if (q->get.newest_first)
+            row_key_alone(q, &k);
+        else
+            row_key(q, &k);
         after_length = k.length - 1;
         memcpy(after, k.bytes + 1, after_length);
     }

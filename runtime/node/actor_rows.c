@@ -54,8 +54,18 @@ static struct row_write *name_of(struct node *node, const struct node_actor *act
     return w;
 }
 
+static struct row_write *removal_of(struct node *node, enum mob_gcs_table table, struct mob_actor_id id)
+{
+    struct row_write *w = row_write_new(node, table, &id, sizeof id, 0);
+    w->remove = true;
+    return w;
+}
+
+/* An id that comes of a key comes again when no lineage knows it any more. What the actor of before has left
+ * would be taken for this one's state. */
 void actor_row_new(struct node *node, const struct node_actor *actor)
 {
+    row_write_send(removal_of(node, MOB_GCS_CHECKPOINTS, actor->id));
     row_write_send_first(row_of(node, actor));
     if (actor->name[0])
         behind_the_log(node, name_of(node, actor));
@@ -66,17 +76,10 @@ void actor_row_change(struct node *node, const struct node_actor *actor)
     behind_the_log(node, row_of(node, actor));
 }
 
-static struct row_write *removal_of(struct node *node, const struct node_actor *actor)
-{
-    struct row_write *w = row_write_new(node, MOB_GCS_ACTORS, &actor->id, sizeof actor->id, 0);
-    w->remove = true;
-    return w;
-}
-
 void actor_row_remove(struct node *node, const struct node_actor *actor)
 {
     struct mob_actor_id other;
-    behind_the_log(node, removal_of(node, actor));
+    behind_the_log(node, removal_of(node, MOB_GCS_ACTORS, actor->id));
     if (!actor->name[0] || node_actor_by_name(node, actor->job->ns, actor->name, &other))
         return;
     struct row_write *name = name_of(node, actor);
@@ -86,7 +89,7 @@ void actor_row_remove(struct node *node, const struct node_actor *actor)
 
 void actor_row_forget(struct node *node, const struct node_actor *actor)
 {
-    row_write_send(removal_of(node, actor));
+    row_write_send(removal_of(node, MOB_GCS_ACTORS, actor->id));
 }
 
 void actor_row_back(struct node *node, const struct node_actor *actor)
@@ -113,7 +116,11 @@ static void load_row(void *arg, const struct mob_gcs_kv *kv)
     }
     struct node_job *job = node_job_by_id(node, spec.head.job);
     struct node_function *class = node_function_by_id(node, spec.head.function);
-    if (!job || (job->state == JOB_ENDED && !row.detached))
+    if (job && job->state == JOB_ENDED && !row.detached) { /* it ended with its job, whose row was first */
+        row_write_send(removal_of(node, MOB_GCS_ACTORS, (struct mob_actor_id){spec.head.task}));
+        return;
+    }
+    if (!job)
         return;
     struct node_actor *actor = node_actor_add(node, &spec.head, spec.tail, spec.tail_bytes, job, class);
     if (!actor)

@@ -10,6 +10,7 @@
 
 #include "runtime/node/actor_record.h"
 
+/* And no checkpoint, if one of its id was before. */
 void actor_row_new(struct node *node, const struct node_actor *actor);
 /* Its incarnation or its restarts are others. */
 void actor_row_change(struct node *node, const struct node_actor *actor);

@@ -9,6 +9,7 @@
 #include "runtime/node/actor_needs.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/checkpoint_room.h"
+#include "runtime/node/checkpoint_sweep.h"
 #include "runtime/node/replay.h"
 
 /* One on its way to the GCS. */
@@ -32,6 +33,8 @@ static void saved(void *arg, const struct mob_gcs_answer *answer)
         if (saving->submitted_wall_ns != 0) /* calls behind it were submitted no earlier */
             actor->needed_since_wall_ns = saving->submitted_wall_ns;
     }
+    if (answer->status == MOB_OK && (!actor || actor->job->deleted))
+        checkpoint_sweep_due(saving->node); /* which may have come past its row */
     free(saving);
 }
 

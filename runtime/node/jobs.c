@@ -12,6 +12,7 @@
 #include "runtime/node/actors.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/alias.h"
+#include "runtime/node/checkpoint_sweep.h"
 #include "runtime/node/known.h"
 #include "runtime/node/node.h"
 #include "runtime/node/notices.h"
@@ -307,8 +308,10 @@ static void deleted(void *arg, const struct mob_gcs_answer *answer)
     }
     value_cache_clear(d->node->values);
     known_clear(d->node);
-    if (answer->status == MOB_OK)
+    if (answer->status == MOB_OK) {
         node_puts_sweep(d->node, INT64_MAX);
+        checkpoint_sweep_due(d->node);
+    }
     node_reply(d->node, d->slot, d->session, d->request, answer->status, text, (uint32_t)n);
     free(d);
 }

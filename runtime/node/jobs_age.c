@@ -1,15 +1,22 @@
 /* Lineage that is older than the retention goes, and with it jobs that have ended. */
 #include "common/base/log.h"
 #include "runtime/node/actor_needs.h"
+#include "runtime/node/checkpoint_sweep.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
 #include "runtime/node/put_sweep.h"
 #include "runtime/node/value_cache.h"
 #include "runtime/node/workers.h"
 
+static void on_dropped(void *arg, const struct mob_gcs_answer *answer)
+{
+    if (answer->status == MOB_OK && answer->number > 0)
+        checkpoint_sweep_due(arg);
+}
+
 static void drop_old(struct node *node, struct mob_job_id job, bool finished_only, int64_t before)
 {
-    enum mob_status status = mob_gcs_job_drop(node->gcs, job, finished_only, before, NULL, NULL);
+    enum mob_status status = mob_gcs_job_drop(node->gcs, job, finished_only, before, on_dropped, node);
     if (status != MOB_OK)
         MOB_LOG_WARN("jobs", "not_aged", "status=%s", mob_status_code(status));
 }
@@ -44,6 +51,9 @@ static void forget_aged(struct node *node, int64_t before)
 {
     for (struct node_job *job = node->ended_jobs.first, *next; job && is_old(job, before); job = next) {
         next = job->next;
+        if (job->dropped)
+            checkpoint_sweep_due(node);
+        job->dropped = false;
         if (forgettable(node, job))
             node_job_forget(node, job);
         else
@@ -57,6 +67,7 @@ static void on_aged(void *arg, const struct mob_gcs_answer *answer)
 {
     struct node_job *job = arg;
     job->ageing = false;
+    job->dropped |= answer->status == MOB_OK && answer->number > 0;
     job->aged =
         answer->status == MOB_OK && answer->next == 0 && job->ended_wall_ns == job->ageing_end_wall_ns;
 }

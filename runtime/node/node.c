@@ -21,6 +21,7 @@
 #include "runtime/node/borrowed.h"
 #include "runtime/node/cancel_below.h"
 #include "runtime/node/checkpoint_room.h"
+#include "runtime/node/checkpoint_sweep.h"
 #include "runtime/node/directory.h"
 #include "runtime/node/dispatch.h"
 #include "runtime/node/durable_puts.h"
@@ -201,6 +202,7 @@ static void make_tables(struct node *node)
     node->values = value_cache_create();
     node->awaited = awaited_puts_create();
     node->large_hashes = large_hashes_create();
+    node->checkpoint_sweep = checkpoint_sweep_create(node);
     node->recovery = recovery_create();
     node->lane = lane_create();
     node->flush_slots = calloc(MOB_STORE_CLIENTS_MAX + 2, sizeof *node->flush_slots);
@@ -293,6 +295,7 @@ void node_close(struct node *node)
     value_cache_destroy(node->values);
     awaited_puts_destroy(node->awaited);
     checkpoint_room_drop(node);
+    checkpoint_sweep_destroy(node->checkpoint_sweep);
     large_hashes_destroy(node->large_hashes);
     recovery_destroy(node->recovery);
     lane_destroy(node->lane);
@@ -494,6 +497,7 @@ static bool pass(struct node *node)
     mob_store_pass_end(node->store);
     node_sessions_close(node);
     node_jobs_age(node);
+    checkpoint_sweep_step(node);
     tick(node);
     return taken > 0 || more;
 }
@@ -529,6 +533,8 @@ static int64_t next_wake(const struct node *node)
     int64_t rows = row_writes_patience_end(node);
     at = rows < at ? rows : at;
     at = node->next_age_ns < at ? node->next_age_ns : at;
+    int64_t sweep = checkpoint_sweep_next(node);
+    at = sweep < at ? sweep : at;
     if (large_hashes_any(node)) { /* one may have found no room to be read back into */
         int64_t soon = node->now_ns + (large_hashes_rest(node) ? MOB_MS : 2 * MOB_MS);
         at = soon < at ? soon : at;

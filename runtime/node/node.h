@@ -62,6 +62,7 @@ struct node_job {
     enum job_state state;
     bool standing, detached, deleted;
     bool ageing, aged; /* its lineage is being dropped; is all gone */
+    bool dropped; /* some of it went, since the last turn */
     bool calls; /* has called actors, since the node started */
     uint32_t users; /* templates and actors that point to it: node_job_hold */
     bool over_http; /* opened by a gateway: its sessions come and go, and it ends when told */
@@ -179,6 +180,7 @@ struct durable_puts;
 struct awaited_puts;
 struct checkpoint_wait;
 struct checkpoint_reading;
+struct checkpoint_sweep;
 struct large_hashes;
 struct recovery;
 struct lane;
@@ -266,6 +268,7 @@ struct node {
     struct awaited_puts *awaited;
     struct checkpoint_wait *checkpoint_waits;
     struct checkpoint_reading *checkpoint_reads; /* that failed: asked again with the next tick */
+    struct checkpoint_sweep *checkpoint_sweep;
     struct large_hashes *large_hashes;
     struct recovery *recovery;
     struct lane *lane;

@@ -179,6 +179,40 @@ static void keys_are_spread_and_listed_in_order(void **state)
     finish(f);
 }
 
+/* With their values a page would be full behind the second of a shard. */
+static void keys_of_large_values_come_in_one_page(void **state)
+{
+    (void)state;
+    enum { KEYS = 6 };
+    struct fixture *f = start();
+    char *large = calloc(1, MOB_GCS_VALUE_MAX);
+    uint64_t versions[KEYS];
+    for (uint32_t i = 0; i < KEYS; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "large-%u", i);
+        struct mob_gcs_put p = put_of(key, "", MOB_GCS_ANY_VERSION);
+        p.value = large;
+        p.value_length = MOB_GCS_VALUE_MAX;
+        assert_int_equal(mob_gcs_put_wait(f->gcs, &p, soon(), &versions[i]), MOB_OK);
+    }
+    free(large);
+    struct mob_gcs_sync sync = {0};
+    struct mob_gcs_list list = {
+        .table = MOB_GCS_KV, .prefix = "large-", .prefix_length = 6, .keys_only = true};
+    struct mob_gcs_result *r =
+        answer(f, mob_gcs_list(f->gcs, &list, mob_gcs_sync_done, &sync), &sync, MOB_OK);
+    const struct mob_gcs_answer *a = mob_gcs_result_answer(r);
+    assert_int_equal(a->kv_count, KEYS);
+    assert_int_equal(a->next, 0);
+    for (uint32_t i = 0; i < KEYS; i++) {
+        assert_int_equal(a->kvs[i].key[6], '0' + i);
+        assert_int_equal(a->kvs[i].value_length, 0);
+        assert_int_equal(a->kvs[i].version, versions[i]);
+    }
+    mob_gcs_result_destroy(r);
+    finish(f);
+}
+
 static void compare_and_set_holds_on_each_shard(void **state)
 {
     (void)state;
@@ -496,6 +530,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_are_spread_and_listed_in_order),
+        cmocka_unit_test(keys_of_large_values_come_in_one_page),
         cmocka_unit_test(compare_and_set_holds_on_each_shard),
         cmocka_unit_test(a_nodes_logs_have_one_home_and_nodes_are_spread),
         cmocka_unit_test(a_group_is_read_from_all_logs),

@@ -41,7 +41,7 @@ struct fake_op {
     bool all; /* not some groups: everything */
     int row; /* a get: which; -1 none */
     enum mob_gcs_table table; /* a list */
-    bool list, incarnations;
+    bool list, keys_only, incarnations;
 };
 struct mob_gcs_log {
     uint64_t incarnation, appended, acked;
@@ -73,6 +73,8 @@ static struct {
     enum mob_status group_reads; /* what they end with, if not MOB_OK */
     uint32_t failing_reads; /* so many of them end with MOB_UNAVAILABLE */
     bool full; /* it has no room for changes of rows */
+    struct mob_job_id dropped; /* of this job a block went, says the answer to each that drops its blocks */
+    uint32_t value_bytes_listed; /* of all lists of checkpoints */
     enum mob_status checkpoint_reads; /* what gets of checkpoints end with, if not MOB_OK */
 } FAKE;
 
@@ -172,12 +174,12 @@ static inline void fake_answer_blocks(struct fake_op *op, struct mob_gcs_answer 
     answer->block_count = count;
 }
 
-static inline void fake_kv(const struct fake_row *row, struct mob_gcs_kv *kv)
+static inline void fake_kv(const struct fake_row *row, bool key_only, struct mob_gcs_kv *kv)
 {
     *kv = (struct mob_gcs_kv){.key = row->key,
         .key_length = row->key_length,
-        .value = row->value,
-        .value_length = row->value_length,
+        .value = key_only ? NULL : row->value,
+        .value_length = key_only ? 0 : row->value_length,
         .version = row->version};
 }
 
@@ -187,7 +189,9 @@ static inline void fake_answer_rows(struct fake_op *op, struct mob_gcs_answer *a
     uint32_t count = 0;
     for (uint32_t i = 0; i < FAKE.row_count; i++)
         if (FAKE.rows[i].value && (op->list ? FAKE.rows[i].table == op->table : (int)i == op->row))
-            fake_kv(&FAKE.rows[i], &kvs[count++]);
+            fake_kv(&FAKE.rows[i], op->keys_only, &kvs[count++]);
+    for (uint32_t i = 0; op->list && op->table == MOB_GCS_CHECKPOINTS && i < count; i++)
+        FAKE.value_bytes_listed += kvs[i].value_length;
     answer->kvs = kvs;
     answer->kv_count = count;
 }
@@ -413,6 +417,7 @@ enum mob_status mob_gcs_list(
     struct fake_op *op = fake_op(gcs, done, arg);
     op->list = true;
     op->table = list->table;
+    op->keys_only = list->keys_only;
     return MOB_OK;
 }
 
@@ -450,8 +455,8 @@ enum mob_status mob_gcs_log_recovered(
 enum mob_status mob_gcs_job_drop(struct mob_gcs *gcs, struct mob_job_id job, bool finished_only,
     int64_t before_wall_ns, mob_gcs_done_fn *done, void *arg)
 {
-    (void)job, (void)finished_only, (void)before_wall_ns;
-    fake_op(gcs, done, arg);
+    (void)finished_only, (void)before_wall_ns;
+    fake_op(gcs, done, arg)->number = mob_stream_eq(job.root, FAKE.dropped.root);
     return MOB_OK;
 }
 
