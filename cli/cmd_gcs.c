@@ -5,15 +5,34 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/gcs_members.h"
 #include "common/base/clock.h"
 #include "gcs/flush/postgres_conf.h"
+
+#define LOOK_AGAIN_NS (200 * MOB_MS)
+
+/* Looks now and then whether it does not serve any more, which is said then. */
+static enum mob_status wait_for(
+    struct gcs_call *g, struct mob_gcs_sync *sync, struct mob_gcs_result **result_out)
+{
+    for (int64_t deadline = mob_now() + GCS_ANSWER_NS;;) {
+        enum mob_status status = mob_gcs_sync_wait(g->gcs, sync, mob_now() + LOOK_AGAIN_NS, result_out);
+        if (sync->done)
+            return status;
+        g->gone = gcs_say_refusals(g->call) || mob_now() >= deadline;
+        if (g->gone)
+            return MOB_TIMEOUT;
+    }
+}
 
 struct mob_gcs_result *gcs_wait(struct gcs_call *g, enum mob_status submitted, struct mob_gcs_sync *sync)
 {
     struct mob_gcs_result *result = NULL;
+    if (g->gone)
+        return NULL;
     enum mob_status status = submitted;
     if (status == MOB_OK)
-        status = mob_gcs_sync_wait(g->gcs, sync, mob_now() + GCS_ANSWER_NS, &result);
+        status = wait_for(g, sync, &result);
     if (status == MOB_OK)
         return result;
     mob_gcs_result_destroy(result);
@@ -92,11 +111,18 @@ static enum cli_exit run(struct gcs_call *g)
     return CLI_USAGE;
 }
 
-/* Of the control store; false after a message. One that only does not answer is each question's to tell. */
+/* Of the control store; false after a message. One that only does not answer is each question's to tell. One
+ * whose store is gone says so when it has looked, which may be after this began. */
 static bool let_in(struct gcs_call *g)
 {
-    enum mob_status status = mob_gcs_connect_wait(g->gcs, mob_now() + GCS_ANSWER_NS);
+    int64_t deadline = mob_now() + GCS_ANSWER_NS;
+    enum mob_status status = MOB_TIMEOUT;
     const char *why;
+    while (status == MOB_TIMEOUT && mob_now() < deadline) {
+        if (gcs_say_refusals(g->call))
+            return false;
+        status = mob_gcs_connect_wait(g->gcs, mob_now() + LOOK_AGAIN_NS);
+    }
     if (status == MOB_OK || mob_gcs_refusal(g->gcs, &why) == MOB_OK)
         return true;
     cli_say("the control store and this program refuse each other: %s (%s)", why, mob_status_code(status));
@@ -115,6 +141,8 @@ enum cli_exit cmd_gcs(struct cli_call *call)
         cli_say("%s has no cluster-id and cluster-secret that you may read", cli_directory(call));
         return CLI_UNREACHABLE;
     }
+    if (gcs_say_refusals(call))
+        return CLI_UNREACHABLE;
     if (state_dir_supervisor(cli_directory(call)) == 0 || mob_gcs_create(&options, &g.gcs) != MOB_OK) {
         cli_say("nothing runs in %s", cli_directory(call));
         return CLI_UNREACHABLE;

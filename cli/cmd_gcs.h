@@ -15,6 +15,7 @@ struct gcs_call {
     struct cli_call *call;
     struct mob_gcs *gcs; /* of one shard; `dump`: of all */
     uint32_t shard, shards; /* which, and how many there are */
+    bool gone; /* it did not answer in time; its answer may still come, so nothing is asked any more */
     struct mob_database *db; /* NULL: no PostgreSQL runs there */
 };
 /* Waits for the operation that was just submitted with mob_gcs_sync_done and a zeroed `sync`. NULL after a

@@ -221,7 +221,15 @@ static void say_what_is_lost(const struct cli_call *call)
     char path[STATE_PATH_MAX];
     bool waits = strcmp(mob_setting_text(&call->settings, MOB_SETTING_GCS_START_WITHOUT_ALL), "on") != 0;
     uint32_t shards = (uint32_t)mob_setting_number(&call->settings, MOB_SETTING_GCS_SHARDS);
-    if (waits && replicas_lost(cli_directory(call), shards, path))
+    uint32_t shard;
+    if (!replicas_lost(cli_directory(call), shards, path))
+        return;
+    if (replicas_lost_all(cli_directory(call), shards, &shard))
+        cli_say(
+            "no member of shard %u of the control store has data (%s), so nothing starts until one of them "
+            "has it again: put back its appendonlydir. If all of it is lost for good: another --dir",
+            shard, path);
+    else if (waits)
         cli_say("%s has no data, though the control store had a member there: if only that one may have what "
                 "was written last, nothing starts until it is back. If it is lost for good: "
                 "--gcs-start-without-all on",

@@ -1,5 +1,7 @@
 #include "cli/gcs_members.h"
 
+#include "gcs/shard/store_note.h"
+
 uint32_t gcs_member_places(const struct gcs_call *g, struct mob_member_place out[STATE_REPLICAS_MAX])
 {
     char addresses[STATE_ADDRESSES_MAX];
@@ -18,4 +20,20 @@ bool gcs_member_options(
     if (status != MOB_OK)
         cli_say("the cluster's secret cannot be read: %s", mob_status_text(status));
     return status == MOB_OK;
+}
+
+bool gcs_say_refusals(const struct cli_call *call)
+{
+    char name[STATE_NAME_MAX], path[STATE_PATH_MAX], text[MOB_STORE_NOTE_TEXT_MAX];
+    struct mob_store_facts facts;
+    bool said = false;
+    for (uint32_t shard = 0; shard < STATE_SHARDS_MAX; shard++) {
+        state_path(cli_directory(call), state_member_name("gcs", shard, 0, ".sock", name), path);
+        if (mob_store_note_look(path, &facts) != MOB_OK || facts.refused_wall_ns == 0)
+            continue;
+        mob_store_note_refusal(&facts, text);
+        cli_say("the control store does not serve at %s: %s", path, text);
+        said = true;
+    }
+    return said;
 }

@@ -11,6 +11,8 @@
 #include "common/wire/recover_row.h"
 #include "gcs/flush/figures.h"
 
+#define LOSS_KEY_BYTES 8
+#define LOSSES_SHOWN 100
 #define MEMBER_SILENCE_NS (2 * MOB_SEC) /* of one that hangs: the master has it replaced before long */
 
 /* ---- the chain ---- */
@@ -230,6 +232,55 @@ static void print_recoveries(struct gcs_call *g, bool json)
     json_decref(rows);
 }
 
+/* ---- what was lost ---- */
+
+/* The newest ones: there is one for each client or log that missed something. */
+static json_t *newest_losses(struct gcs_call *g)
+{
+    json_t *rows = json_array();
+    uint8_t after[LOSS_KEY_BYTES];
+    struct mob_gcs_list list = {.table = MOB_GCS_LOSSES, .after = after};
+    for (bool more = true; more;) {
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *r = gcs_wait(g, mob_gcs_list(g->gcs, &list, mob_gcs_sync_done, &sync), &sync);
+        if (r == NULL)
+            break;
+        const struct mob_gcs_answer *a = mob_gcs_result_answer(r);
+        for (uint32_t i = 0; i < a->kv_count; i++) {
+            json_array_append_new(
+                rows, json_loadb((const char *)a->kvs[i].value, a->kvs[i].value_length, 0, NULL));
+            if (json_array_size(rows) > LOSSES_SHOWN)
+                json_array_remove(rows, 0);
+        }
+        more = a->next != 0 && a->kv_count > 0 && a->kvs[a->kv_count - 1].key_length == sizeof after;
+        if (more) {
+            memcpy(after, a->kvs[a->kv_count - 1].key, sizeof after);
+            list.after_length = sizeof after;
+        }
+        mob_gcs_result_destroy(r);
+    }
+    return rows;
+}
+
+static void print_losses(struct gcs_call *g, bool json)
+{
+    json_t *rows = newest_losses(g), *row;
+    size_t i;
+    if (json) {
+        printf(",\"named_losses\":");
+        json_dumpf(rows, stdout, JSON_COMPACT);
+    } else if (json_array_size(rows) > 0) {
+        puts("losses");
+        json_array_foreach(rows, i, row)
+        {
+            printf("  ");
+            json_dumpf(row, stdout, JSON_COMPACT);
+            putchar('\n');
+        }
+    }
+    json_decref(rows);
+}
+
 enum cli_exit gcs_status(struct gcs_call *g)
 {
     struct mob_gcs_stats stats;
@@ -250,6 +301,7 @@ enum cli_exit gcs_status(struct gcs_call *g)
             putchar(',');
         print_flush(g, &stats);
         print_recoveries(g, json);
+        print_losses(g, json);
     }
     if (json)
         puts("}");

@@ -54,6 +54,23 @@ enum mob_status replicas_of_directory(const char *directory, uint32_t *out)
     return status;
 }
 
+bool replicas_lost_all(const char *directory, uint32_t shards, uint32_t *shard_out)
+{
+    uint32_t count = 0;
+    if (recorded(directory, &count) != MOB_OK)
+        return false;
+    for (uint32_t shard = 0; shard < shards; shard++) {
+        uint32_t there = 0;
+        for (uint32_t i = 0; i < count; i++)
+            there += shard_has_store(directory, shard, i);
+        if (there == 0) {
+            *shard_out = shard;
+            return true;
+        }
+    }
+    return false;
+}
+
 bool replicas_lost(const char *directory, uint32_t shards, char path_out[STATE_PATH_MAX])
 {
     char name[STATE_NAME_MAX];

@@ -27,6 +27,8 @@ MOB_MUST_USE enum mob_status replicas_of_directory(const char *directory, uint32
 /* The directory's cluster has been ready with a member of a chain of several whose data is not there, and
  * there is a PostgreSQL that may know it: the folder of the first such one. `path_out` is touched anyway. */
 bool replicas_lost(const char *directory, uint32_t shards, char path_out[STATE_PATH_MAX]);
+/* The same of all members of a shard, the first such one: there is nothing to go on with. */
+bool replicas_lost_all(const char *directory, uint32_t shards, uint32_t *shard_out);
 /* The cluster of this directory has been ready with so many. For the holder of the lock. MOB_IO. */
 MOB_MUST_USE enum mob_status replicas_record(const char *directory, uint32_t replicas);
 

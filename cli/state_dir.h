@@ -10,8 +10,9 @@
  *   DIR/settings.json                    what it was started with (running_settings.h)
  *   DIR/gateway.addr, node.sock, gcs.sock   made by each daemon when it is ready
  *   DIR/gcs.sock.callers                 of a lone member: which processes may have what its disk lacks
- *   DIR/gcs/                             Redis: configuration, socket, append-only file
- *   DIR/gcs-1.sock, gcs-1/ and so on     the same of the other members of a chain (--gcs-replicas)
+ *   DIR/gcs.sock.stored                  of a lone member: that its store has had data
+ * (gcs/shard/store_note.h) DIR/gcs/                             Redis: configuration, socket, append-only
+ * file DIR/gcs-1.sock, gcs-1/ and so on     the same of the other members of a chain (--gcs-replicas)
  *   DIR/gcs-replicas                     how many members each chain has had (replicas.h)
  *   DIR/gcs-shards                       how many chains there are (--gcs-shards), when it is not one
  *   DIR/gcs-s1.sock, gcs-s1-1/ and so on members of the other chains: -sSHARD of the second and later ones

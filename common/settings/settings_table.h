@@ -60,8 +60,7 @@
         "the control store forgets a client that is gone for so long") \
     X(GCS_START_WITHOUT_ALL, "gcs-start-without-all", CHOICE, "off", 0, 0, "on|off", UP | GCS, \
         "after everything died: members whose data is lost are waited for 10 s only, and a store that " \
-        "lacks " \
-        "values that it had is started from; what nobody else had is lost") \
+        "lacks values that it had, or all of them, is started from; what nobody else had is lost") \
     X(GCS_COLD_WAIT_MS, "gcs-cold-wait-ms", MILLISECONDS, "10s", 1, 3600000, "", UP | GCS, \
         "a read of blocks that are in PostgreSQL only waits so long for it") \
     X(GCS_AWAY_MS, "gcs-away-ms", MILLISECONDS, "15s", 1, 60000, "", UP | GATEWAY, \

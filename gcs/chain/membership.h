@@ -105,6 +105,18 @@ void mob_membership_on_tick(struct mob_membership *m, int64_t now_ns);
 void mob_membership_on_installed(struct mob_membership *m, enum mob_status status, int64_t now_ns);
 /* Answer to READ, when there is one. READ comes now and then by itself. */
 void mob_membership_on_newest(struct mob_membership *m, const struct mob_gcs_config *newest, int64_t now_ns);
+/* After everything died, when the time for coming back is over: what is waited for, which its log says with
+ * what a person can do. */
+enum mob_membership_wait {
+    MOB_MEMBERSHIP_WAITS_NOT = 0,
+    MOB_MEMBERSHIP_WAITS_FOR_OTHERS, /* a member of the newest configuration is here with its store; others of
+                                        it are not */
+    MOB_MEMBERSHIP_WAITS_FOR_A_WORD, /* none is, but one that had been left out: start_without_all begins
+                                        there */
+    MOB_MEMBERSHIP_WAITS_FOR_A_STORE /* nobody who is here has one: start_without_all has nothing to begin
+                                        with */
+};
+enum mob_membership_wait mob_membership_waits(const struct mob_membership *m);
 /* How long the owner may wait until the next tick, if nothing comes. */
 int64_t mob_membership_pause_ns(struct mob_membership *m);
 /* All of the chain serve, and speak at the full rate: what comes until the next tick may be read with it, all

@@ -46,18 +46,35 @@ static void decide_first(struct mob_membership *m, int64_t now_ns)
         install(m, &next);
 }
 
-/* Nobody but a person can say that they do not come: said once, with what that person may do. */
-static void say_missing(struct mob_membership *m, uint32_t missing, const struct known *best)
+/* Nobody but a person can say that they do not come: said once of each kind, with what that person may do. */
+static void say_waits(
+    struct mob_membership *m, enum mob_membership_wait what, uint32_t missing, const struct known *best)
 {
-    if (m->said_missing)
+    static const char *const hints[] = {
+        [MOB_MEMBERSHIP_WAITS_FOR_OTHERS] =
+            "their stores may have what the others lack; if they are lost: gcs-start-without-all",
+        [MOB_MEMBERSHIP_WAITS_FOR_A_WORD] = "only a member that had been left out has a store, and may lack "
+                                            "what came later; if the stores of "
+                                            "the others are lost: gcs-start-without-all",
+        [MOB_MEMBERSHIP_WAITS_FOR_A_STORE] =
+            "no member that is here has a store, so there is nothing to start from, with "
+            "gcs-start-without-all neither: put back the files of Redis (appendonlydir) of a member of the "
+            "last chain; if all are lost, so is what they had: begin anew with an empty --dir"};
+    bool said = (m->said_waits & 1u << what) != 0;
+    m->waits = what;
+    m->said_waits |= 1u << what;
+    if (said)
         return;
-    m->said_missing = true;
     MOB_LOG_WARN("master", "waits_for_members",
-        "epoch=%llu members=%u missing=%u best_epoch=%llu best_seq=%llu "
-        "hint=\"their stores may have what the others lack; if they are lost: gcs-start-without-all\"",
+        "epoch=%llu members=%u missing=%u best_epoch=%llu best_seq=%llu hint=\"%s\"",
         (unsigned long long)m->config.epoch, m->config.count, missing,
         (unsigned long long)(best == NULL ? 0 : best->report.stored_epoch),
-        (unsigned long long)(best == NULL ? 0 : best->report.stored_seq));
+        (unsigned long long)(best == NULL ? 0 : best->report.stored_seq), hints[what]);
+}
+
+enum mob_membership_wait mob_membership_waits(const struct mob_membership *m)
+{
+    return m->waits;
 }
 
 /* It has answered something that was sent since everything died, and not long ago: what it was before may be
@@ -121,28 +138,37 @@ static const struct known *best_of_others(const struct mob_membership *m, int64_
     return best;
 }
 
+/* `best`: of those of the newest configuration. */
+static enum mob_membership_wait waits_for(struct mob_membership *m, const struct known *best, int64_t now_ns)
+{
+    if (best != NULL || one_was_here(m, now_ns))
+        return MOB_MEMBERSHIP_WAITS_FOR_OTHERS;
+    return best_of_others(m, now_ns) != NULL ? MOB_MEMBERSHIP_WAITS_FOR_A_WORD
+                                             : MOB_MEMBERSHIP_WAITS_FOR_A_STORE;
+}
+
 /* After everything died: all of the last configuration have come back, or gone on waiting is of no use. */
 static void decide_start(struct mob_membership *m, int64_t now_ns)
 {
     if (m->died_ns == 0) {
         m->died_ns = now_ns;
-        m->said_missing = false;
+        m->said_waits = 0;
     }
     uint32_t missing;
-    const struct known *best = best_of_configuration(m, now_ns, &missing);
+    const struct known *best = best_of_configuration(m, now_ns, &missing), *begins = best;
     bool waited = now_ns - m->died_ns >= m->options.gather_ns;
     bool given_up = waited && m->options.start_without_all;
-    if (best == NULL && given_up && !one_was_here(m, now_ns))
-        best = best_of_others(m, now_ns);
-    if (best == NULL || (missing > 0 && !given_up)) {
+    if (begins == NULL && given_up && !one_was_here(m, now_ns))
+        begins = best_of_others(m, now_ns);
+    if (begins == NULL || (missing > 0 && !given_up)) {
         if (waited)
-            say_missing(m, missing, best);
+            say_waits(m, waits_for(m, best, now_ns), missing, best);
         return;
     }
     struct mob_gcs_config next = next_config(m);
     next.start = 1;
     next.started = next.epoch;
-    config_add(&next, best->report.member);
+    config_add(&next, begins->report.member);
     install(m, &next);
 }
 
@@ -259,6 +285,7 @@ void membership_decide(struct mob_membership *m, int64_t now_ns)
         return;
     }
     m->died_ns = 0;
+    m->waits = MOB_MEMBERSHIP_WAITS_NOT;
     doubt(m, now_ns);
     if (!decide_eviction(m, now_ns))
         decide_append(m, now_ns);

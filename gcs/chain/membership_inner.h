@@ -30,7 +30,8 @@ struct mob_membership {
     uint64_t leased; /* who got the last lease, which may last until leased_until_ns */
     int64_t leased_until_ns;
     bool quiet; /* a configuration is in the table that nobody may hear of before that */
-    bool said_missing; /* after everything died: said who is waited for */
+    enum mob_membership_wait waits; /* after everything died */
+    uint32_t said_waits; /* bits: which of them were said since */
     struct known known[MOB_MEMBERSHIP_MEMBERS_MAX];
     uint32_t known_count;
     struct mob_membership_action actions[ACTIONS_MAX];

@@ -12,6 +12,7 @@
 #include "gcs/chain/chain.h"
 #include "gcs/shard/redis_conf.h"
 #include "gcs/shard/shard.h"
+#include "gcs/shard/store_note.h"
 
 extern char **environ;
 
@@ -124,6 +125,16 @@ static bool configure(const struct mob_settings *settings, struct mob_shard_opti
     return !wrong;
 }
 
+/* The last line is what a supervisor shows of it. */
+static void say_refusal(const char *socket)
+{
+    struct mob_store_facts facts;
+    char text[MOB_STORE_NOTE_TEXT_MAX] = "Redis is empty, and had data";
+    if (mob_store_note_look(socket, &facts) == MOB_OK)
+        mob_store_note_refusal(&facts, text);
+    fprintf(stderr, "mobula-gcs: %s\n", text);
+}
+
 static int run(struct mob_shard_options *options)
 {
     static char redis[4096], aof[4096], password_path[4096], password[160];
@@ -143,7 +154,9 @@ static int run(struct mob_shard_options *options)
     stop_fd = mob_daemon_stop_fd();
     options->stop_fd = &stop_fd;
     status = mob_shard_run(options);
-    if (status != MOB_OK)
+    if (status == MOB_LOST_UNCOMMITTED)
+        say_refusal(options->socket_path);
+    else if (status != MOB_OK)
         fprintf(stderr, "mobula-gcs: ended: %s (%s)\n", mob_status_text(status), mob_status_code(status));
     return status == MOB_OK || status == MOB_CANCELLED ? 0 : 1;
 }

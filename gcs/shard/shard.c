@@ -124,6 +124,8 @@ static enum mob_status start(struct mob_shard *sh)
         return MOB_IO;
     enum mob_status status = durable_open(sh);
     if (status == MOB_OK)
+        status = noted_open(sh);
+    if (status == MOB_OK)
         status = first_connect(sh);
     if (status == MOB_OK)
         status = open_callers(sh);
@@ -202,6 +204,7 @@ static void each_second(struct mob_shard *sh)
         return;
     sh->second_ns = sh->now_ns + (sh->pressure ? PRESSURE_PAUSE_NS : MOB_SEC);
     query_cold_tick(sh);
+    noted_tick(sh);
     conns_tick(sh);
     accept_left(sh);
     mob_chunk_pool_trim(&sh->chunks);
@@ -295,6 +298,8 @@ static void stop(struct mob_shard *sh)
             else if (events[i].data.ptr == &sh->store)
                 store_io(sh, true);
     }
+    if (marked)
+        noted_at_stop(sh);
     MOB_LOG_INFO("gcs", "stopped", "clean=%d seq=%llu durable=%llu", marked,
         (unsigned long long)mob_chain_applied(sh->chain), (unsigned long long)mob_chain_durable(sh->chain));
 }
@@ -311,6 +316,7 @@ static void fini(struct mob_shard *sh)
     durable_fini(sh);
     attach_fini(sh);
     mob_callers_destroy(sh->callers);
+    noted_fini(sh);
     tables_destroy(sh);
     mob_chunk_pool_fini(&sh->chunks);
     if (sh->listener.fd > 0) {

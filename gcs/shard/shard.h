@@ -52,7 +52,8 @@ struct mob_shard_options {
     int64_t collect_ns; /* a restarted member waits at least this for unknown clients; 0 = 500 ms */
     int64_t expire_ns; /* a client of keys and values that is gone for so long is forgotten; 0 = 60 s */
     int64_t cold_wait_ns; /* a read of flushed blocks waits so long for who reads them; 0 = 10 s */
-    bool start_without_all; /* a store that lacks values that it had is started from all the same */
+    bool start_without_all; /* a store that lacks values that it had, or all of them, is started from all the
+                               same */
     const int *stop_fd; /* borrows: readable = sync and return; NULL = for ever */
 };
 /* Blocks until stopped. MOB_OK, or why it cannot go on (logged). */

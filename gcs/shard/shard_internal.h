@@ -5,6 +5,7 @@
  *   serve.c       what a frame does; what the chain's actions do
  *   attach.c      who the clients are; collecting after a restart; expiry
  *   callers.c     without masters: which processes connected, for the next life
+ *   noted.c       without masters: what the store had, for one that comes back empty
  *   store.c       passes of writes to Redis
  *   journal.c     what of a pass is appended to the store's journal
  *   journal_touched.h  which of its rows are still the newest
@@ -40,6 +41,7 @@
 #include "gcs/shard/index.h"
 #include "gcs/shard/journal_rows.h"
 #include "gcs/shard/journal_touched.h"
+#include "gcs/shard/noted.h"
 #include "gcs/shard/redis_keys.h"
 #include "gcs/shard/redis_link.h"
 #include "gcs/shard/shard.h"
@@ -308,6 +310,7 @@ struct mob_shard {
     struct mob_gcs_database database;
     struct mob_callers
         *callers; /* NULL: a chain with masters, which others than this one's callers write to */
+    struct mob_noted noted;
     uint32_t life, clean_before; /* mob_redis_meta.clean: of this life until it stops, and as found */
     int64_t collect_until_ns, collect_late_ns, second_ns;
     uint64_t appends, append_bytes, puts, reads, memory_bytes;

@@ -435,7 +435,7 @@ void store_flush(struct mob_shard *sh)
             close_pass(sh);
         }
         struct mob_redis_batch *b = st->closed.first;
-        if (b == NULL)
+        if (b == NULL || !noted_before(sh, b->seq))
             return;
         st->closed.first = b->next;
         if (b->next == NULL)

@@ -203,16 +203,6 @@ static enum mob_status get_position(
     return MOB_OK;
 }
 
-/* What Redis says of itself and of what it has. */
-struct redis_state {
-    struct mob_redis_position position;
-    struct mob_redis_meta meta;
-    char run_id[MOB_REDIS_RUN_ID_BYTES];
-    uint64_t flushed;
-    bool has_position, has_meta;
-    bool same_redis; /* the one that wrote `meta` */
-};
-
 static enum mob_status get_state(struct mob_shard *sh, redisContext *context, struct redis_state *out)
 {
     bool has_flushed;
@@ -232,10 +222,11 @@ static enum mob_status get_state(struct mob_shard *sh, redisContext *context, st
 }
 
 /* Something that was answered may be missing, and no other member has it. It cannot in a fresh store, after a
- * clean stop, and in the Redis that held it all along. */
+ * clean stop, unless the file is one of before that, and in the Redis that held it all along. */
 static bool may_lack(const struct mob_shard *sh, const struct redis_state *redis)
 {
-    bool lossless = !redis->has_position || redis->meta.clean == 1 || redis->same_redis;
+    bool fresh = !redis->has_position && !sh->noted.known;
+    bool lossless = fresh || redis->same_redis || (redis->meta.clean == 1 && !redis->older);
     return !lossless && !shard_has_masters(sh);
 }
 
@@ -278,11 +269,15 @@ static enum mob_status begin_meta(
 
 static enum mob_status begin_with(struct mob_shard *sh, redisContext *context, struct redis_state *redis)
 {
-    enum mob_status status = life_begin(sh, context, &redis->position, redis->has_position);
+    enum mob_status status = noted_settle(sh, context, redis);
+    if (status == MOB_OK)
+        status = life_begin(sh, context, &redis->position, redis->has_position);
     if (status == MOB_OK)
         status = begin_meta(sh, context, redis);
     if (status == MOB_OK)
         status = durable_before_serving(sh, context); /* the name of this life, too */
+    if (status == MOB_OK)
+        status = noted_serves(sh);
     if (status == MOB_OK)
         status = shard_tables_create(sh);
     if (status != MOB_OK)

@@ -22,6 +22,7 @@
 #include "gcs/shard/redis_link.h"
 #include "tests/support/chain_box.h"
 #include "tests/support/raw_reader.h"
+#include "tests/support/scratch.h"
 
 #define DEADLINE (mob_now() + 30 * MOB_SEC)
 
@@ -471,6 +472,67 @@ static void a_store_that_lacks_a_value_stays_the_shortest(void **state)
     close_chain(&box, gcs);
 }
 
+static void kill_member(struct gcs_box *member)
+{
+    gcs_box_end(&member->gcs, SIGKILL);
+    gcs_box_end(&member->redis, SIGKILL);
+}
+
+/* What Redis keeps of a member: taken away, or put back in the place of what is there. */
+static void move_files(const struct gcs_box *member, bool back)
+{
+    char there[128], away[128];
+    snprintf(there, sizeof there, "%s/appendonlydir", member->directory);
+    snprintf(away, sizeof away, "%s/away", member->directory);
+    assert_true(!back || scratch_remove(there));
+    assert_int_equal(rename(back ? away : there, back ? there : away), 0);
+}
+
+static bool master_says(const struct chain_box *box, const char *text)
+{
+    char path[128], line[1024];
+    bool said = false;
+    snprintf(path, sizeof path, "%s/master.0.log", box->directory);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && !said && fgets(line, sizeof line, file) != NULL)
+        said = strstr(line, text) != NULL;
+    if (file != NULL)
+        fclose(file);
+    return said;
+}
+
+/* Nothing is served from an empty store; the master says that no setting helps, and what does. */
+static void a_chain_whose_stores_are_all_empty_waits_for_their_files(void **state)
+{
+    (void)state;
+    struct chain_box box;
+    struct mob_gcs *gcs = open_chain(&box, 2);
+    put_number(gcs, 1, 7);
+    uint64_t epoch = chain_box_config(&box, 0).epoch;
+    for (int slot = 0; slot < 2; slot++) {
+        kill_member(&box.member[slot]);
+        move_files(&box.member[slot], false);
+    }
+    for (int64_t deadline = DEADLINE; !master_says(&box, "waits_for_members"); poll(NULL, 0, 10)) {
+        assert_true(mob_now() < deadline);
+        chain_box_tend(&box);
+    }
+    assert_true(master_says(&box, "no member that is here has a store"));
+    assert_true(master_says(&box, "put back the files of Redis (appendonlydir)"));
+    for (int slot = 0; slot < 2; slot++) {
+        kill_member(&box.member[slot]);
+        move_files(&box.member[slot], true);
+    }
+    assert_int_equal(chain_box_config(&box, 0).epoch, epoch);
+    for (int64_t deadline = DEADLINE; chain_box_config(&box, 0).epoch == epoch; poll(NULL, 0, 10)) {
+        assert_true(mob_now() < deadline);
+        chain_box_tend(&box);
+    }
+    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
+    assert_int_equal(get_number(gcs, 1), 7);
+    close_chain(&box, gcs);
+}
+
 /* One of two lacks a block and is asked for all it has: it ends, and takes all from the other one. */
 static void who_lacks_what_others_have_begins_anew(void **state)
 {
@@ -698,6 +760,7 @@ int main(void)
         cmocka_unit_test(a_hole_in_the_only_store_is_not_copied),
         cmocka_unit_test(a_hole_in_the_only_store_can_be_given_up),
         cmocka_unit_test(a_store_that_lacks_a_value_stays_the_shortest),
+        cmocka_unit_test(a_chain_whose_stores_are_all_empty_waits_for_their_files),
         cmocka_unit_test(who_lacks_what_others_have_begins_anew),
         cmocka_unit_test(who_lacks_what_is_streamed_begins_anew),
         cmocka_unit_test(a_joiner_behind_one_that_died_is_answered),

@@ -171,6 +171,7 @@ static void a_member_whose_data_is_gone_is_named(void **state)
 {
     (void)state;
     char path[STATE_PATH_MAX], wanted[STATE_PATH_MAX];
+    uint32_t shard = 0;
     make("pg");
     make_stores(2);
     assert_false(replicas_lost(root, 1, path)); /* it has never been ready */
@@ -185,6 +186,10 @@ static void a_member_whose_data_is_gone_is_named(void **state)
     assert_int_equal(rmdir(state_path(root, "gcs/appendonlydir", wanted)), 0);
     assert_true(replicas_lost(root, 1, path));
     assert_string_equal(path, state_path(root, "gcs", wanted));
+    assert_false(replicas_lost_all(root, 2, &shard)); /* another one of each has data */
+    assert_int_equal(rmdir(state_path(root, "gcs-s1/appendonlydir", wanted)), 0);
+    assert_true(replicas_lost_all(root, 2, &shard));
+    assert_int_equal(shard, 1);
     assert_int_equal(rmdir(state_path(root, "pg", wanted)), 0); /* nobody knows of a chain any more */
     assert_false(replicas_lost(root, 1, path));
 }

@@ -312,6 +312,60 @@ static void who_was_left_out_starts_the_chain_only_when_a_person_says_so(void **
     assert_int_equal(f->installed.members[0], HEAD + 1);
 }
 
+/* All that was left of the chain comes back with nothing, for 30 s. */
+static void nobody_has_a_store(struct fixture *f, bool start_without_all)
+{
+    begin(f, start_without_all);
+    f->now_ns += MOB_SEC;
+    struct mob_member_report empty = {.state = MOB_CHAIN_IDLE};
+    for (int64_t died_ns = f->now_ns; f->now_ns < died_ns + 30 * MOB_SEC;) {
+        empty.sent_ns = f->now_ns;
+        empty.heard_ns = f->now_ns - MOB_MS;
+        for (uint64_t i = 1; i <= 2; i++) {
+            empty.member = (0x44ull + i) << 32 | 1; /* an emptied store has a new name */
+            mob_membership_on_report(f->m, &empty, true, f->now_ns);
+        }
+        tick(f);
+    }
+}
+
+/* There is nothing to begin with, so nobody is told that a word of his would help. */
+static void where_nobody_has_a_store_one_is_waited_for_whatever_a_person_says(void **state)
+{
+    struct fixture *f = *state;
+    for (int said = 0; said < 2; said++) {
+        nobody_has_a_store(f, said != 0);
+        assert_int_equal(f->installed.epoch, 0);
+        assert_int_equal(mob_membership_waits(f->m), MOB_MEMBERSHIP_WAITS_FOR_A_STORE);
+    }
+    for (int i = 0; i < 5 && f->installed.epoch == 0; i++) { /* the files of both are put back */
+        report_back(f, TAIL, 7);
+        report_back(f, HEAD, 6);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 2);
+    assert_int_equal(f->installed.members[0], TAIL + 1);
+}
+
+/* Each of these says what helps: to put back what others have, or to give it up. */
+static void what_is_waited_for_is_told_apart(void **state)
+{
+    struct fixture *f = *state;
+    f->now_ns += MOB_SEC;
+    for (int64_t died_ns = f->now_ns; f->now_ns < died_ns + 9 * MOB_SEC;) {
+        report_back(f, TAIL, 7);
+        tick(f);
+    }
+    assert_int_equal(mob_membership_waits(f->m), MOB_MEMBERSHIP_WAITS_NOT); /* the other may still come */
+    for (int64_t until = f->now_ns + 2 * MOB_SEC; f->now_ns < until;) {
+        report_back(f, TAIL, 7);
+        tick(f);
+    }
+    assert_int_equal(mob_membership_waits(f->m), MOB_MEMBERSHIP_WAITS_FOR_OTHERS);
+    only_who_was_left_out_has_a_store(f, false);
+    assert_int_equal(mob_membership_waits(f->m), MOB_MEMBERSHIP_WAITS_FOR_A_WORD);
+}
+
 /* Both are at rest: each says that it will be quiet for 100 ms. */
 static void rest(struct fixture *f, uint64_t member)
 {
@@ -555,6 +609,9 @@ int main(void)
             who_does_not_come_back_is_given_up_when_a_person_says_so, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             who_was_left_out_starts_the_chain_only_when_a_person_says_so, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            where_nobody_has_a_store_one_is_waited_for_whatever_a_person_says, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_waited_for_is_told_apart, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             who_came_back_is_waited_for_while_it_is_out_of_sight, set_up, tear_down),
         cmocka_unit_test_setup_teardown(

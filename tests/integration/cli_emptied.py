@@ -1,0 +1,182 @@
+"""A cluster of one member whose Redis comes back without its files: `mobula up` and `mobula gcs status` say what was there and what helps,
+nothing runs on an empty store, and what is given up is named.
+
+ctest: timeout=300
+"""
+import json
+import os
+import shutil
+import signal
+import struct
+import time
+import unittest
+
+from lib_cli_cluster import ClusterCase
+
+WAIT_S = 60  # against hanging only
+SOON_S = 15  # until a person is told, on a machine that others use
+REFUSAL = "Redis is empty, and had data: epoch "
+WATERMARK_AT = 16 + 8 + 16 + 4 * 8  # in each record of the note (gcs/shard/store_note.c)
+WHAT_HELPS = "Put its files back; or start with nothing: gcs-start-without-all on"
+
+
+class Emptied(ClusterCase):
+    def add(self, n):
+        self.assertEqual(str(n + 5), self.mobula("submit", "quickstart.add", str(n), "5", "--wait", code=0).stdout.strip())
+
+    def tasks(self):
+        return len(self.mobula("list", "tasks", "-o", "name", code=0).stdout.split())
+
+    def begun(self):
+        self.up()
+        self.deploy()
+        self.add(1)
+
+    def files(self, name="appendonlydir"):
+        return self.dir / "gcs" / name
+
+    def named_losses(self):
+        said = self.mobula("gcs", "status", "-o", "json", code=0).stdout
+        return json.loads(said)["named_losses"]
+
+    def take_files_away_under_it(self):
+        redis = self.process("redis")["pid"]
+        os.rename(self.files(), self.files("away"))
+        os.kill(redis, signal.SIGKILL)
+
+    def put_files_back(self):
+        shutil.rmtree(self.files(), ignore_errors=True)
+        os.rename(self.files("away"), self.files())
+
+    def until_gcs_status_refuses(self):
+        began = time.monotonic()
+        while REFUSAL not in (said := self.mobula("gcs", "status").stderr):
+            self.assertLess(time.monotonic() - began, WAIT_S, said + self.logs())
+        self.assertLess(time.monotonic() - began, SOON_S)
+        self.assertIn(f"{self.dir}/gcs.sock", said)
+        self.assertIn(WHAT_HELPS, said)
+
+    def refused_by_up(self):
+        began = time.monotonic()
+        said = self.mobula("up", "--detach", code=1).stderr
+        self.assertLess(time.monotonic() - began, SOON_S)
+        self.assertIn("gcs does not start", said)
+        self.assertIn(REFUSAL, said)
+        self.assertIn(WHAT_HELPS, said)
+
+    def assert_goes_on_without(self, before):
+        """An empty store that says so, at once and in its next life."""
+        self.up("--gcs-start-without-all", "on")
+        lost = [one for one in self.named_losses() if one["kind"] == "store"]
+        self.assertEqual(1, len(lost), lost)
+        self.assertGreaterEqual(lost[0]["to_seq"], lost[0]["seq"])
+        self.assertIn('{"kind":"store"', self.mobula("gcs", "status", code=0).stdout)
+        self.assertEqual(0, self.tasks())
+        self.deploy()
+        self.add(2)
+        self.assertEqual(1, self.tasks())
+        self.assertGreater(json.loads(self.mobula("gcs", "status", "-o", "json", code=0).stdout)["chain"]["epoch"], before)
+        self.mobula("down", code=0)
+        self.up()
+        self.assertEqual(1, self.tasks())
+        self.assertEqual(lost, [one for one in self.named_losses() if one["kind"] == "store"])
+
+    def epoch(self):
+        return json.loads(self.mobula("gcs", "status", "-o", "json", code=0).stdout)["chain"]["epoch"]
+
+    def test_emptied_under_it_and_given_up(self):
+        self.begun()
+        epoch = self.epoch()
+        self.take_files_away_under_it()
+        self.until_gcs_status_refuses()
+        deadline = time.monotonic() + WAIT_S
+        while REFUSAL not in (gcs := self.process("gcs"))["last_line"]:
+            self.assertLess(time.monotonic(), deadline, gcs)
+        self.mobula("down", code=0)
+        self.refused_by_up()
+        self.until_gcs_status_refuses()  # with nothing running as well
+        self.assert_goes_on_without(epoch)
+
+    def test_emptied_under_it_and_put_back_while_it_runs(self):
+        """Nobody need stop the cluster for it: Redis reads them when it starts."""
+        self.begun()
+        self.take_files_away_under_it()
+        self.until_gcs_status_refuses()
+        redis = self.process("redis")["pid"]
+        self.put_files_back()
+        os.kill(redis, signal.SIGKILL)
+        deadline = time.monotonic() + WAIT_S
+        while self.status()["state"] != "ready":
+            self.assertLess(time.monotonic(), deadline, self.logs())
+        self.assertEqual(1, self.tasks())
+        self.assertEqual([], [one for one in self.named_losses() if one["kind"] == "store"])
+        self.add(2)
+
+    def test_emptied_while_it_was_down(self):
+        self.begun()
+        epoch = self.epoch()
+        self.mobula("down", code=0)
+        os.rename(self.files(), self.files("away"))
+        self.refused_by_up()
+        self.put_files_back()
+        self.up()
+        self.assertEqual(1, self.tasks())
+        self.assertEqual([], self.named_losses())
+        os.kill(int((self.dir / "supervisor.pid").read_text().split()[0]), signal.SIGKILL)  # and all die with it, as with the box
+        shutil.rmtree(self.dir / "gcs")  # with what Redis had there besides
+        self.refused_by_up()
+        self.assert_goes_on_without(epoch)
+
+    def flushed(self):
+        return json.loads(self.mobula("gcs", "status", "-o", "json", code=0).stdout).get("postgres", {"watermark": 0, "behind": 1, "gaps": 0})
+
+    def until_flushed(self, beyond):
+        deadline = time.monotonic() + WAIT_S
+        while (now := self.flushed())["watermark"] <= beyond or now["behind"] > 0:
+            self.assertLess(time.monotonic(), deadline, f"{now}{self.logs()}")
+        return now
+
+    def until_noted(self):
+        """The member is told what the database has, and notes that it is there."""
+        deadline = time.monotonic() + WAIT_S
+        while not any(struct.unpack_from("<Q", (self.dir / "gcs.sock.stored").read_bytes(), at + WATERMARK_AT)[0] for at in (0, 4096)):
+            self.assertLess(time.monotonic(), deadline)
+
+    def test_what_postgresql_has_stays_readable(self):
+        """And what comes is flushed, too: no position is given out again that a batch there has."""
+        self.environment["MOBULA_POSTGRES"] = "on"
+        self.up("--gcs-replicas", "1")
+        self.deploy()
+        self.add(1)
+        self.until_flushed(0)
+        self.until_noted()
+        self.take_files_away_under_it()
+        self.until_gcs_status_refuses()
+        self.mobula("down", code=0)
+        refused = self.mobula("up", "--detach", "--gcs-replicas", "2", code=1).stderr  # nor is it one to begin a chain with
+        self.assertIn(REFUSAL, refused)
+        self.up("--gcs-start-without-all", "on")
+        self.deploy()
+        self.add(2)
+        lost = [one for one in self.named_losses() if one["kind"] == "store"]
+        self.assertEqual(1, len(lost))
+        now = self.until_flushed(lost[0]["to_seq"])
+        self.assertEqual(1, now["gaps"])
+        self.assertEqual(2, self.tasks())
+        self.mobula("gcs", "verify", code=0)
+
+    def test_a_directory_that_is_gone_is_a_new_cluster(self):
+        self.begun()
+        self.mobula("down", code=0)
+        for path in self.dir.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        self.up()
+        self.assertEqual(0, self.tasks())
+        self.assertEqual([], self.named_losses())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
