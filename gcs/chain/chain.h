@@ -164,6 +164,14 @@ struct mob_chain_waiting {
     size_t collected, losses, seals, dropped, notices;
 };
 struct mob_chain_waiting mob_chain_waiting(const struct mob_chain *c);
+/* A version is the position of the write that gave it, and above that the epoch: after a start that lost
+ * entries their positions are given out again, and a version of before must not be another write's. Those of
+ * later epochs are greater; stores of before have plain positions. */
+#define MOB_CHAIN_VERSION_SEQ_BITS 44u
+static inline uint64_t mob_chain_version_seq(uint64_t version)
+{
+    return version & ((1ull << MOB_CHAIN_VERSION_SEQ_BITS) - 1);
+}
 /* The kept entry with this seq, NULL when there is none. Valid until the next event. */
 const struct mob_chain_entry *mob_chain_kept(const struct mob_chain *c, uint64_t seq);
 /* The tail's part of a join: who, and how many entries it lacks (UINT64_MAX while it takes the snapshot).

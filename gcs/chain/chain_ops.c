@@ -16,12 +16,17 @@ static enum mob_status condition(uint64_t if_version, bool found, uint64_t prese
     return if_version == (found ? present : 0) ? MOB_OK : MOB_CONFLICT;
 }
 
+static uint64_t version_at(uint64_t epoch, uint64_t seq)
+{
+    return MOB_RULE(VERSION) ? epoch << MOB_CHAIN_VERSION_SEQ_BITS | mob_chain_version_seq(seq) : seq;
+}
+
 static void resolve_key(
     const struct mob_chain *c, const struct mob_chain_put *put, uint64_t seq, struct mob_chain_entry *entry)
 {
     struct mob_state_key now;
     if (entry->op == MOB_GCS_OP_PUT && put->request.if_version == ANY_VERSION && !put->full) {
-        entry->version = seq; /* whatever is there: it is not looked up twice */
+        entry->version = version_at(entry->epoch, seq); /* whatever is there: it is not looked up twice */
         return;
     }
     bool found = mob_state_get(c->options.state, entry->table, put->body, entry->key_length, &now);
@@ -31,7 +36,7 @@ static void resolve_key(
     if (status == MOB_OK && put->full && entry->op == MOB_GCS_OP_PUT)
         status = MOB_GCS_FULL;
     entry->status = status;
-    entry->version = status == MOB_OK ? seq : found ? now.version : 0;
+    entry->version = status == MOB_OK ? version_at(entry->epoch, seq) : found ? now.version : 0;
 }
 
 static enum mob_status resolve_drop(
@@ -266,7 +271,7 @@ enum mob_status mob_chain_append_loss(
         .key_length = 8,
         .body_bytes = (uint32_t)(8 + length),
         .body_crc = mob_crc32c(body, 8 + length),
-        .version = seq,
+        .version = version_at(c->config.epoch, seq),
         .own_body = true};
     enum mob_status status = mob_chain_append(c, &entry, seq);
     if (status != MOB_OK)

@@ -17,6 +17,7 @@
 #define MOB_RULE_STREAM_HOLE 9 /* they are told when what they lack was flushed */
 #define MOB_RULE_FLUSH_FROM 10 /* a FLUSH that knew another position changes nothing */
 
+#define MOB_RULE_VERSION 19 /* a write's version is no other's, also when it was lost with everything */
 #define MOB_RULE_START_DISK 18 /* a start after everything died answers nobody before it is on its disk */
 
 /* Without these nothing unsafe happens, but what waits for a link that carries nothing waits for ever. */

@@ -72,10 +72,10 @@ static void row_key(struct query *q, const struct mob_state_key *k)
     mob_gcs_kv_row_encode(&kv, query_body_add(q, NULL, MOB_GCS_KV_ROW_HEAD));
     query_body_add(q, k->bytes + 1, k->length - 1);
     const struct mob_chain_entry *kept =
-        k->value == NULL ? mob_chain_kept(q->shard->chain, k->version) : NULL;
+        k->value == NULL ? mob_chain_kept(q->shard->chain, mob_chain_version_seq(k->version)) : NULL;
     if (k->value != NULL) {
         query_body_add(q, k->value, k->value_length);
-    } else if (kept != NULL) {
+    } else if (kept != NULL && kept->version == k->version) {
         query_body_add(q, kept->body + kept->key_length, k->value_length);
     } else {
         uint8_t key[MOB_REDIS_KEY_MAX];

@@ -99,7 +99,7 @@ static bool is_lost(const struct batch *b, const struct row_fetch *f)
         return slot != NULL && slot->seq == f->seq;
     }
     struct mob_state_key key;
-    return f->version <= b->stored &&
+    return mob_chain_version_seq(f->version) <= b->stored &&
         mob_state_get(sh->state, f->key[1], f->key + 2, f->key_length - 2, &key) && key.version == f->version;
 }
 

@@ -208,7 +208,7 @@ static void forget_writes(struct process *p, uint32_t shard)
 
 /* Clients that live and answer send again what may be missing, with the effects that it had; the others are
  * expired. No position is given out twice, so that no version of what was lost is another write's: the
- * product does not keep that (docs/status.md, limits). */
+ * product has the epoch in its versions instead (gcs/chain/chain.h). */
 void nodesim_records_come_back(uint32_t shard, struct chain *before)
 {
     struct shard *s = &world.shard[shard];

@@ -39,12 +39,33 @@ static bool digest_at(const struct sim_member *m, uint64_t seq, uint64_t *digest
     return true;
 }
 
+/* A version is one write's for good, also when that was lost with everything: whoever has read it compares
+ * with it (docs/gcs.md, "After everything died"). */
+static void check_version(struct sim *s, const struct sim_member *m, const struct mob_chain_entry *e)
+{
+    if (e->op != MOB_GCS_OP_PUT || e->status != MOB_OK)
+        return;
+    for (size_t i = s->version_count; i-- > 0;) {
+        const struct sim_version *v = &s->versions[i];
+        if (v->version != e->version)
+            continue;
+        SIM_CHECK(s, v->client == e->client && v->request == e->request,
+            "member %u: version %llx of client %llx, request %llu, was client %llx's, request %llu", m->slot,
+            (unsigned long long)e->version, (unsigned long long)e->client, (unsigned long long)e->request,
+            (unsigned long long)v->client, (unsigned long long)v->request);
+        return;
+    }
+    *SIM_GROW(s->versions, s->version_count, s->version_capacity) =
+        (struct sim_version){e->version, e->client, e->request};
+}
+
 /* Each (client, request) once, in order, in every log. */
 void sim_check_appended(struct sim *s, struct sim_member *m, const struct mob_chain_entry *e)
 {
     if (m->hist_count > 0 && e->seq <= m->hist[m->hist_count - 1].seq)
         return; /* it is written again */
     *SIM_GROW(m->hist, m->hist_count, m->hist_capacity) = (struct sim_hist){e->seq, e->digest};
+    check_version(s, m, e);
     if (e->op == MOB_GCS_OP_LOSS) {
         sim_cover_add(s, SIM_LOSSES);
         if (e->target != 0)
@@ -256,7 +277,11 @@ void sim_check_replied(
     if (reply->request != 0)
         *SIM_GROW(s->answers, s->answer_count, s->answer_capacity) =
             (struct sim_answer){reply->seq, client, reply->request};
-    if (reply->seq <= s->replied.seq || !digest_at(m, reply->seq, &digest))
+    /* One that stood still, and was left out, may reply when the chain has started again already: that has a
+     * digest of its own. */
+    uint64_t started = s->database.configs[s->database.newest].started;
+    bool before = mob_chain_config(m->chain)->started != started;
+    if (before || reply->seq <= s->replied.seq || !digest_at(m, reply->seq, &digest))
         return;
     s->replied.seq = reply->seq;
     s->replied.digest = digest;

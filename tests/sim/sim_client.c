@@ -210,11 +210,12 @@ uint64_t sim_block_hash(uint64_t incarnation, uint64_t number)
 uint64_t sim_client_append(struct sim *s, struct sim_client *c, const struct sim_record *record)
 {
     struct mob_gcs_request head = {.op = MOB_GCS_OP_APPEND};
-    uint8_t body[80] = {0};
+    enum { MORE = 50 }; /* bytes that mean nothing */
+    uint8_t body[sizeof(uint64_t) + sizeof *record + MORE] = {0};
     uint64_t hash = sim_block_hash(c->log.client, c->log.next - 1);
     memcpy(body, &hash, sizeof hash);
     uint32_t n = sizeof hash + sim_record_write(body + sizeof hash, record);
-    uint64_t request = sim_stream_add(&c->log, &head, body, n + (uint32_t)sim_below(s, 50))->head.request;
+    uint64_t request = sim_stream_add(&c->log, &head, body, n + (uint32_t)sim_below(s, MORE))->head.request;
     sim_stream_push(s, c, &c->log);
     return request;
 }

@@ -18,7 +18,8 @@ enum sim_record_kind { SIM_RECORD_NONE = 0, SIM_RECORD_SPEC, SIM_RECORD_ACCEPT, 
 struct sim_record {
     uint32_t task, attempt;
     uint32_t kind; /* enum sim_record_kind */
-    uint32_t replaces; /* ACCEPT: version of the directory's row that it is to follow; 0: there was none */
+    uint32_t unused;
+    uint64_t replaces; /* ACCEPT: version of the directory's row that it is to follow; 0: there was none */
 };
 struct sim_block {
     uint64_t seq, incarnation, number, hash;

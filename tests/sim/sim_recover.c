@@ -341,7 +341,7 @@ static void accept(struct sim *s, struct sim_client *c)
     struct sim_recovery *r = &c->recovery;
     const struct sim_record *begun = &r->blocks[r->at].record;
     if (r->request == 0) {
-        struct sim_record record = {begun->task, r->attempt, SIM_RECORD_ACCEPT, (uint32_t)r->version};
+        struct sim_record record = {begun->task, r->attempt, SIM_RECORD_ACCEPT, 0, r->version};
         r->request = sim_client_append(s, c, &record);
     }
     /* First it is in this node's log: whoever recovers that finds it. Then the directory says it. */

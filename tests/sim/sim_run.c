@@ -178,6 +178,7 @@ static void fini(struct sim *s)
     free(s->dropped);
     free(s->database.cold);
     free(s->registered);
+    free(s->versions);
     free(s->lost);
     free(s->excused);
     free(s->gone);

@@ -80,6 +80,10 @@ struct sim {
         uint64_t log, client, request;
     } * registered;
     size_t registered_count, registered_capacity;
+    struct sim_version { /* which write has it; all that ever were, of those that were lost too */
+        uint64_t version, client, request;
+    } * versions;
+    size_t version_count, version_capacity;
     uint64_t *excused; /* logs whose node, or who registered them, was not there to send again */
     size_t excused_count, excused_capacity;
 };

@@ -132,6 +132,13 @@ static enum mob_status put_key(struct member *m, uint64_t request, const char *k
     return status;
 }
 
+static uint64_t version_of_key(struct member *m, const char *key)
+{
+    struct mob_state_key k;
+    assert_true(mob_state_get(m->state, MOB_GCS_KV, key, 1, &k));
+    return k.version;
+}
+
 static void commit_all(struct member *m)
 {
     mob_chain_on_stored(m->chain, mob_chain_applied(m->chain));
@@ -213,12 +220,13 @@ static void a_condition_is_decided_once(void **state)
     member_init(&m);
     open_client(&m);
     put_key(&m, 1, "kone", 0);
+    uint64_t first = version_of_key(&m, "k");
     put_key(&m, 2, "ktwo", 0); /* exists by now */
-    put_key(&m, 3, "kthree", 2);
+    put_key(&m, 3, "kthree", first);
     commit_all(&m);
     assert_int_equal(m.seen_count, 3);
     assert_int_equal(m.seen[1].reply.status, MOB_CONFLICT);
-    assert_int_equal(m.seen[1].reply.version, 2);
+    assert_int_equal(m.seen[1].reply.version, first);
     assert_int_equal(m.seen[2].reply.status, MOB_OK);
     assert_int_equal(put_key(&m, 2, "ktwo", 0), MOB_FINISHED);
     assert_int_equal(m.seen[0].reply.status, MOB_CONFLICT);
@@ -285,6 +293,31 @@ static void restart_at_five(struct member *m)
     assert_int_equal(mob_chain_epoch(m->chain), 2);
     assert_int_equal(mob_chain_history(m->chain), 5);
     drain(m);
+}
+
+/* The position is given out again; who has read what was there before the start, and compares with it, does
+ * not take another write for that. */
+static void a_version_that_was_lost_is_no_other_writes(void **state)
+{
+    (void)state;
+    struct member before, m;
+    member_init(&before);
+    mob_chain_load_position(before.chain, 1, 5);
+    assert_int_equal(mob_chain_load_client(before.chain, KV_CLIENT, 0), MOB_OK);
+    assert_int_equal(put_key(&before, 1, "klost", UINT64_MAX), MOB_OK);
+    uint64_t lost = version_of_key(&before, "k"), at = mob_chain_applied(before.chain);
+    member_fini(&before);
+    restart_at_five(&m);
+    assert_int_equal(mob_chain_load_client(m.chain, KV_CLIENT, 0), MOB_OK);
+    assert_int_equal(put_key(&m, 1, "kother", UINT64_MAX), MOB_OK);
+    assert_int_equal(mob_chain_applied(m.chain), at);
+    uint64_t other = version_of_key(&m, "k");
+    assert_int_not_equal(other, lost);
+    assert_int_equal(put_key(&m, 2, "kthird", lost), MOB_OK);
+    assert_int_equal(version_of_key(&m, "k"), other);
+    assert_int_equal(put_key(&m, 3, "kthird", other), MOB_OK);
+    assert_int_not_equal(version_of_key(&m, "k"), other);
+    member_fini(&m);
 }
 
 /* How many LOSSES there are; `text_out` gets the newest. */
@@ -848,6 +881,7 @@ int main(void)
         cmocka_unit_test(a_gap_is_said_and_nothing_behind_it_taken),
         cmocka_unit_test(another_epoch_is_refused),
         cmocka_unit_test(an_expired_client_is_not_taken_for_a_new_one),
+        cmocka_unit_test(a_version_that_was_lost_is_no_other_writes),
         cmocka_unit_test(who_comes_after_collecting_is_named_once_with_what_it_was_answered),
         cmocka_unit_test(who_can_lack_nothing_is_expired_without_a_loss),
         cmocka_unit_test(a_sealed_log_takes_nothing_and_tells_its_cut),
