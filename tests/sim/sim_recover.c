@@ -45,10 +45,10 @@ struct sim_record sim_tasks_next_record(struct sim *s, struct sim_client *c)
             t = &c->tasks[i];
     if (t != NULL) {
         t->state = SIM_TASK_ENDS;
-        r = (struct sim_record){t->id, t->attempt, SIM_RECORD_DONE, 0};
+        r = (struct sim_record){.task = t->id, .attempt = t->attempt, .kind = SIM_RECORD_DONE};
     } else if (!s->healing && s->next_task + 1 < SIM_TASKS_MAX && sim_chance(s, 0.3)) {
         t = add_task(c, ++s->next_task, 1, SIM_TASK_BEGINS);
-        r = (struct sim_record){t->id, 1, SIM_RECORD_SPEC, 0};
+        r = (struct sim_record){.task = t->id, .attempt = 1, .kind = SIM_RECORD_SPEC};
     }
     if (t != NULL)
         t->request = c->log.next;
@@ -341,7 +341,8 @@ static void accept(struct sim *s, struct sim_client *c)
     struct sim_recovery *r = &c->recovery;
     const struct sim_record *begun = &r->blocks[r->at].record;
     if (r->request == 0) {
-        struct sim_record record = {begun->task, r->attempt, SIM_RECORD_ACCEPT, 0, r->version};
+        struct sim_record record = {
+            .task = begun->task, .attempt = r->attempt, .kind = SIM_RECORD_ACCEPT, .replaces = r->version};
         r->request = sim_client_append(s, c, &record);
     }
     /* First it is in this node's log: whoever recovers that finds it. Then the directory says it. */

@@ -135,7 +135,7 @@ static enum mob_status put_key(struct member *m, uint64_t request, const char *k
 static uint64_t version_of_key(struct member *m, const char *key)
 {
     struct mob_state_key k;
-    assert_true(mob_state_get(m->state, MOB_GCS_KV, key, 1, &k));
+    assert_true(mob_state_get(m->state, MOB_GCS_KV, (const uint8_t *)key, 1, &k));
     return k.version;
 }
 
