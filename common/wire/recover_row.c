@@ -10,6 +10,18 @@ void mob_recover_key(uint64_t incarnation, uint8_t key_out[MOB_RECOVER_KEY_BYTES
         key_out[prefix + i] = (uint8_t)(incarnation >> (56 - 8 * i));
 }
 
+uint64_t mob_recover_of_key(const void *key, uint32_t length)
+{
+    const size_t prefix = sizeof MOB_RECOVER_PREFIX - 1;
+    const uint8_t *bytes = key;
+    uint64_t incarnation = 0;
+    if (length != MOB_RECOVER_KEY_BYTES || memcmp(key, MOB_RECOVER_PREFIX, prefix) != 0)
+        return 0;
+    for (size_t i = 0; i < 8; i++)
+        incarnation = incarnation << 8 | bytes[prefix + i];
+    return incarnation;
+}
+
 enum mob_status mob_recover_row_open(const void *bytes, size_t length, struct mob_recover_row *row_out)
 {
     struct mob_recover_row row;

@@ -36,6 +36,8 @@ _Static_assert(sizeof(struct mob_recover_row) == 48, "layout in the control stor
 
 /* The prefix, then the incarnation with its highest byte first, so that a list is in their order. */
 void mob_recover_key(uint64_t incarnation, uint8_t key_out[MOB_RECOVER_KEY_BYTES]);
+/* Whose log it is; 0: it is no such key. */
+uint64_t mob_recover_of_key(const void *key, uint32_t length);
 /* MOB_TRUNCATED, MOB_VERSION (a later one wrote it), MOB_CORRUPT. */
 MOB_MUST_USE enum mob_status mob_recover_row_open(
     const void *bytes, size_t length, struct mob_recover_row *row_out);

@@ -14,6 +14,7 @@
 #include "runtime/node/jobs.h"
 #include "runtime/node/left_tasks.h"
 #include "runtime/node/recovery.h"
+#include "runtime/node/recovery_tidy.h"
 #include "runtime/node/replay.h"
 #include "runtime/node/submit.h"
 #include "runtime/node/task.h"
@@ -457,6 +458,8 @@ enum mob_status node_recover(struct node *node)
     enum mob_status status = seal_earlier(node, deadline, &previous, &cut);
     if (status == MOB_OK)
         status = recovery_claim(node, deadline);
+    if (status == MOB_OK)
+        recovery_tidy(node, deadline);
     if (status == MOB_OK)
         node_event_started(node, previous, cut, deadline);
     if (status == MOB_OK)

@@ -85,6 +85,14 @@ bool recovery_open(const struct node *node)
     return node->recovery->open > 0;
 }
 
+bool recovery_has(const struct node *node, uint64_t incarnation)
+{
+    for (const struct recovered_log *log = node->recovery->logs; log; log = log->next)
+        if (log->row.incarnation == incarnation)
+            return true;
+    return false;
+}
+
 /* ---- taking the records ---- */
 
 static struct mob_gcs_put put_of(const struct recovered_log *log, uint8_t key[MOB_RECOVER_KEY_BYTES])

@@ -36,6 +36,8 @@ void recovery_lacks(struct node *node, uint64_t incarnation);
 void recovery_begun(struct node *node);
 void recovery_step(struct node *node);
 bool recovery_open(const struct node *node);
+/* The log of this incarnation is one of those that were added. */
+bool recovery_has(const struct node *node, uint64_t incarnation);
 /* The newest of them, for whoever asks what the node is at. A new reference. */
 json_t *recovery_json(struct node *node);
 

@@ -42,6 +42,7 @@ struct fake_op {
     int row; /* a get: which; -1 none */
     enum mob_gcs_table table; /* a list */
     bool list, keys_only, incarnations;
+    uint64_t after; /* of incarnations */
 };
 struct mob_gcs_log {
     uint64_t incarnation, appended, acked;
@@ -63,6 +64,7 @@ static struct {
     char node_name[16]; /* of all incarnations; "": none of them is the node's, so it recovers no log */
     bool recovered[FAKE_LOGS_MAX]; /* RECOVERED was said of incarnation i + 1 */
     bool superseded; /* one behind the newest that registered lives, under the same name */
+    uint64_t lost_registration; /* this one is not there any more; 0: all are */
     uint64_t sealed; /* the latest that was asked to be */
     uint32_t reads; /* of groups, answered so far */
     uint32_t lone_reads; /* of these, for one group alone */
@@ -214,13 +216,15 @@ static inline void fake_answer(struct mob_gcs *gcs, struct fake_op *op)
     else if (op->list || op->row >= 0)
         fake_answer_rows(op, &answer);
     if (op->incarnations) {
-        answer.incarnation_count = (uint32_t)FAKE.incarnations + FAKE.superseded;
-        for (uint64_t i = 0; i < answer.incarnation_count; i++) {
-            incarnations[i] = (struct mob_gcs_incarnation){.id = i + 1,
+        for (uint64_t i = op->after; i < FAKE.incarnations + FAKE.superseded; i++) {
+            if (FAKE.lost_registration == i + 1)
+                continue;
+            struct mob_gcs_incarnation *in = &incarnations[answer.incarnation_count++];
+            *in = (struct mob_gcs_incarnation){.id = i + 1,
                 .state = i == FAKE.incarnations ? MOB_GCS_LIVE
                     : FAKE.recovered[i]         ? MOB_GCS_RECOVERED
                                                 : MOB_GCS_SEALED};
-            memcpy(incarnations[i].name, FAKE.node_name, sizeof FAKE.node_name);
+            memcpy(in->name, FAKE.node_name, sizeof FAKE.node_name);
         }
         answer.incarnations = incarnations;
     }
@@ -424,7 +428,8 @@ enum mob_status mob_gcs_list(
 enum mob_status mob_gcs_incarnations(struct mob_gcs *gcs, uint64_t after, mob_gcs_done_fn *done, void *arg)
 {
     struct fake_op *op = fake_op(gcs, done, arg);
-    op->incarnations = after == 0;
+    op->incarnations = true;
+    op->after = after;
     return MOB_OK;
 }
 

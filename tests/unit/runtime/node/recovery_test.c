@@ -171,6 +171,56 @@ static void who_lost_its_record_says_nothing(void **state)
     nx_close_with(&nx, &driver);
 }
 
+static void set_record_of(uint64_t incarnation, uint64_t by)
+{
+    struct mob_recover_row row = {
+        .version = MOB_RECOVER_ROW_VERSION, .state = MOB_RECOVER_RUNS, .incarnation = incarnation, .by = by};
+    set_record(&row);
+}
+
+/* Of a log that is RECOVERED, or whose registration was lost: nobody else would look at them any more. What
+ * is of use, or is of no earlier log, stays. */
+static void records_that_are_of_no_use_go(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct mob_recover_row row;
+    struct mob_task_id task = open_with_task(&nx, &driver);
+    nx_restart(&nx, 1);
+    finish(&nx, task);
+    tick(&nx);
+    assert_true(FAKE.recovered[0]);
+    assert_false(record_of(1, &row));
+    nx_restart(&nx, 0); /* becomes 3, and recovers 2, which has nothing left */
+    nx_settle(&nx);
+    set_record_of(1, 2); /* it is over, and goes on behind its successor */
+    set_record_of(2, 2);
+    FAKE.lost_registration = 2;
+    set_record_of(9, 8);
+    nx_restart(&nx, 0);
+    nx_settle(&nx);
+    assert_false(record_of(1, &row));
+    assert_false(record_of(2, &row));
+    assert_true(record_of(9, &row));
+    FAKE.lost_registration = 0;
+    nx_close_with(&nx, &driver);
+}
+
+static void keys_of_records_name_their_logs(void **state)
+{
+    (void)state;
+    uint8_t key[MOB_RECOVER_KEY_BYTES + 1];
+    for (uint64_t incarnation = 1; incarnation < 1ull << 60; incarnation *= 3) {
+        mob_recover_key(incarnation, key);
+        assert_int_equal(mob_recover_of_key(key, MOB_RECOVER_KEY_BYTES), incarnation);
+        assert_int_equal(mob_recover_of_key(key, MOB_RECOVER_KEY_BYTES - 1), 0);
+        assert_int_equal(mob_recover_of_key(key, MOB_RECOVER_KEY_BYTES + 1), 0);
+        key[0] = 'R';
+        assert_int_equal(mob_recover_of_key(key, MOB_RECOVER_KEY_BYTES), 0);
+    }
+}
+
 static void record_waits_for_room_in_the_control_store(void **state)
 {
     (void)state;
@@ -327,6 +377,8 @@ int main(void)
         cmocka_unit_test(record_of_a_later_incarnation_is_not_taken),
         cmocka_unit_test(later_incarnation_is_neither_sealed_nor_recovered),
         cmocka_unit_test(who_lost_its_record_says_nothing),
+        cmocka_unit_test(records_that_are_of_no_use_go),
+        cmocka_unit_test(keys_of_records_name_their_logs),
         cmocka_unit_test(record_waits_for_room_in_the_control_store),
         cmocka_unit_test(start_waits_for_what_cannot_be_read_now),
         cmocka_unit_test(start_asks_for_many_groups_at_once),

@@ -1,0 +1,18 @@
+/* RECOVER records that are of no use, and that nobody would look at any more. One is left when a log's
+ * registration was lost with everything of its shard and the record, on another, was not; when the record's
+ * removal was lost so, and RECOVERED was not; and by an incarnation that was over, and did not know it yet,
+ * which took a record again that its successor had removed (docs/status.md told of these; `sim/nodes` has
+ * them).
+ *
+ * At the node's start, when it has the records that it needs. Blocks. Node thread only.
+ */
+#ifndef MOB_RUNTIME_NODE_RECOVERY_TIDY_H
+#define MOB_RUNTIME_NODE_RECOVERY_TIDY_H
+
+#include "runtime/node/node.h"
+
+/* Removes the records of logs that are earlier than this node's, and either RECOVERED or not there at all.
+ * What cannot be asked now is left for the next start. */
+void recovery_tidy(struct node *node, int64_t deadline);
+
+#endif
