@@ -1,8 +1,7 @@
 /* RECOVER records that are of no use, and that nobody would look at any more. One is left when a log's
  * registration was lost with everything of its shard and the record, on another, was not; when the record's
  * removal was lost so, and RECOVERED was not; and by an incarnation that was over, and did not know it yet,
- * which took a record again that its successor had removed (docs/status.md told of these; `sim/nodes` has
- * them).
+ * which took a record again that its successor had removed.
  *
  * At the node's start, when it has the records that it needs. Blocks. Node thread only.
  */
