@@ -42,8 +42,8 @@
 #define MOB_CHAIN_JOIN_WINDOW_MAX 1024u
 /* Entries of the log that are kept for a joiner before clients wait, at the very most; half of them when it
  * takes the snapshot for so long (mob_chain_paced). */
-#define MOB_CHAIN_JOIN_LOG_MAX (MOB_CHAIN_ENTRIES_MAX / 8 * 5)
-#define MOB_CHAIN_JOIN_PACE_NS (4 * 1000000000ll)
+#define MOB_CHAIN_JOIN_LOG_MAX (MOB_CHAIN_ENTRIES_MAX / 8 * 6)
+#define MOB_CHAIN_JOIN_PACE_NS (3 * 1000000000ll)
 
 struct mob_chain;
 
@@ -167,7 +167,7 @@ struct mob_chain_waiting mob_chain_waiting(const struct mob_chain *c);
 /* A version is the position of the write that gave it, and above that the epoch: after a start that lost
  * entries their positions are given out again, and a version of before must not be another write's. Those of
  * later epochs are greater; stores of before have plain positions. */
-#define MOB_CHAIN_VERSION_SEQ_BITS 44u
+#define MOB_CHAIN_VERSION_SEQ_BITS 40u
 static inline uint64_t mob_chain_version_seq(uint64_t version)
 {
     return version & ((1ull << MOB_CHAIN_VERSION_SEQ_BITS) - 1);

@@ -82,6 +82,7 @@ struct mob_chain_source {
     uint64_t begin_seq, begin_digest; /* where the snapshot begins */
     uint64_t begin_bytes; /* `ever_bytes` there */
     uint64_t replay_seq; /* applied when the log began to be sent */
+    int64_t moved_ns; /* when it last came nearer to a place: `ready` grew, or `acked` while that is 0 */
     uint64_t acked; /* applied at the joiner; begin_seq while it takes the snapshot */
     uint64_t ready; /* in the joiner's store, + 1; 0 until the snapshot is on its disk */
     bool replays;

@@ -323,6 +323,9 @@ static void on_joined(struct mob_chain *c, const struct mob_gcs_link_msg *m)
     bool lost = s->replays && has == s->acked && s->log_at > mob_chain_ordinal_above(c, has);
     if (!s->replays)
         s->replay_seq = c->applied;
+    bool nearer = m->link.committed > 0 ? m->link.committed > s->ready : has > s->acked;
+    if (!s->replays || nearer)
+        s->moved_ns = c->now_ns;
     if (!s->replays || lost)
         s->log_at = mob_chain_ordinal_above(c, has);
     s->replays = true;

@@ -6,6 +6,7 @@
 #define FIRST_PART 512 /* of what may be kept for a joiner is free from its beginning */
 #define PART_BITS 16 /* of the fractions here */
 #define LAG_FREE 64 /* entries that a joiner may lack and nobody waits; fewer than the master wants */
+#define MOVES_NS (50 * 1000000ll) /* a joiner that takes nothing of its log for so long holds nobody up */
 #define HEARD_TICKS 5 /* for so long holds what a successor says */
 
 /* ---- between batches ---- */
@@ -54,14 +55,15 @@ static bool log_is_ahead(const struct mob_chain *c)
 
 /* One request for two entries that the joiner takes: so the log that it lacks becomes half as long in the
  * time that it needs for all of it, however slow it is. At the end it lacks so little that the master appends
- * it. */
+ * it. One that is there and takes nothing, since it does not hear, say, is no reason to stop anybody. */
 static bool joiner_is_behind(const struct mob_chain *c)
 {
     const struct mob_chain_source *s = &c->source;
     bool told = s->ready > 0 && s->ready <= c->applied + 1;
     uint64_t lag = told ? c->applied + 1 - s->ready : c->applied - s->acked;
     uint64_t come = c->applied - s->replay_seq, taken = s->acked - s->begin_seq;
-    return lag >= LAG_FREE && come > taken / 2 + LAG_FREE;
+    bool moves = c->now_ns - s->moved_ns < MOVES_NS;
+    return moves && lag >= LAG_FREE && come > taken / 2 + LAG_FREE;
 }
 
 static bool source_paces(const struct mob_chain *c)
