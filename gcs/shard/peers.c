@@ -132,11 +132,22 @@ static bool can_send(const struct peer *p)
     return p->link != NULL && mob_link_up(p->link);
 }
 
+static bool is_crowded(const struct peer *p)
+{
+    return p->link != NULL && mob_link_unsent(p->link) > CROWDED_BYTES;
+}
+
+/* A joiner that does not hear asks for the same part of the log each 2 ms. It is lost to it anyway. */
+static bool is_worth_sending(const struct peer *p, const struct mob_gcs_link_msg *m)
+{
+    return can_send(p) && !(m->type == MOB_GCS_LOG && is_crowded(p));
+}
+
 void peers_send(struct mob_shard *sh, const struct mob_gcs_link_msg *m, const struct mob_chain_entry *entry)
 {
     struct peer *p = find_or_add(sh, m->link.to);
     dial(sh, p);
-    if (!can_send(p))
+    if (!is_worth_sending(p, m))
         return;
     if (m->type != MOB_GCS_ACK) {
         send_now(sh, p, m, entry);
@@ -155,11 +166,15 @@ static void send_ack(struct mob_shard *sh, struct peer *p)
         send_now(sh, p, &ack, NULL);
 }
 
+/* Clients wait for members of the chain; not for a joiner, which is none yet. */
 bool peers_crowded(const struct mob_shard *sh)
 {
-    for (uint32_t i = 0; i < PEERS_MAX; i++)
-        if (sh->member.peers[i].link != NULL && mob_link_unsent(sh->member.peers[i].link) > CROWDED_BYTES)
+    const struct mob_gcs_config *config = mob_chain_config(sh->chain);
+    for (uint32_t i = 0; i < config->count; i++) {
+        const struct peer *p = find(sh, config->members[i]);
+        if (p != NULL && is_crowded(p))
             return true;
+    }
     return false;
 }
 

@@ -315,9 +315,8 @@ static void neighbours_are_severed(struct stage *s)
     stage_steps(s);
 }
 
-/* A joiner stops where it meets the failpoint, under load; from there on it and its source do not reach each
- * other. */
-static void joiner_severed_at(struct stage *s, const char *point)
+/* A joiner stops where it meets the failpoint, under load. Returns its slot. */
+static int stop_joiner_at(struct stage *s, const char *point)
 {
     int slot = stage_slot_at(s, gcs_load_random(&s->load) % 2 == 0);
     s->box.member[slot].failpoints = point; /* of the life that joins */
@@ -326,8 +325,15 @@ static void joiner_severed_at(struct stage *s, const char *point)
     stopped_joiner = s->box.member[slot].gcs;
     stage_until(s, joiner_stopped, "the joiner does not get so far");
     stage_pause_up_to(s, 100 * MOB_MS);
-    sever(s, slot, 1 - slot);
     s->box.member[slot].failpoints = NULL;
+    return slot;
+}
+
+/* From there on it and its source do not reach each other. */
+static void joiner_severed_at(struct stage *s, const char *point)
+{
+    int slot = stop_joiner_at(s, point);
+    sever(s, slot, 1 - slot);
     kill(stopped_joiner, SIGCONT);
     stage_until(s, severed_has_ended, "the joiner that hears nothing stays");
     stage_steps(s);
@@ -345,6 +351,26 @@ static void joiner_is_severed(struct stage *s)
 static void log_is_severed(struct stage *s)
 {
     joiner_severed_at(s, "gcs.joiner_whole=stop@1");
+}
+
+static bool joiner_has_ended(struct stage *s)
+{
+    return s->box.member[severed.slot[0]].gcs != severed.pid[0];
+}
+
+/* It has the snapshot and says so again and again, and hears nothing of the log, until it gives up after 5 s.
+ * Clients, whose pace is a joiner's, do not wait for this one. */
+static void joiner_cannot_hear(struct stage *s)
+{
+    severed.slot[0] = stop_joiner_at(s, "gcs.joiner_whole=stop@1");
+    severed.pid[0] = stopped_joiner;
+    fault_proxy_deafen(s->proxy, stopped_joiner);
+    s->load.longest_ns = 0;
+    kill(stopped_joiner, SIGCONT);
+    stage_until(s, joiner_has_ended, "the joiner that hears nothing stays");
+    fault_proxy_heal(s->proxy);
+    stage_steps(s);
+    assert_true(s->load.longest_ns < 4 * MOB_SEC);
 }
 
 #define HOSTILE_ROUNDS_MAX 20u /* on a slow machine less passes in each */
@@ -446,6 +472,7 @@ static const struct fault faults[] = {
     {.name = "neighbours_are_severed", .members = 3, .run = neighbours_are_severed, .proxied = true},
     {.name = "joiner_is_severed", .members = 2, .run = joiner_is_severed, .proxied = true},
     {.name = "log_is_severed", .members = 2, .run = log_is_severed, .proxied = true},
+    {.name = "joiner_cannot_hear", .members = 2, .run = joiner_cannot_hear, .proxied = true},
     {.name = "joiner_in_transfer", .members = 2, .run = joiner_in_transfer},
     {.name = "joiner_before_syncend", .members = 2, .run = joiner_before_syncend, .short_set = true},
     {.name = "source_of_snapshot", .members = 3, .run = source_of_snapshot},
