@@ -505,7 +505,7 @@ static void on_put(struct sim *s, struct sim_member *m, const struct sim_msg *ms
     bool paced = mob_chain_paced(m->chain);
     enum mob_status status = paced ? MOB_QUEUE_FULL : mob_chain_on_put(m->chain, &put);
     if (paced)
-        sim_cover_add(s, SIM_PACED);
+        sim_cover_add(s, mob_chain_is_tail(m->chain) ? SIM_PACED : SIM_PACED_TOLD);
     SIM_TRACE(s, "%u <- %u PUT client %llx request %llu op %u old seq %llu epoch %llu: %s", m->slot,
         msg->from, (unsigned long long)msg->client, (unsigned long long)msg->request.request, msg->request.op,
         (unsigned long long)msg->request.old_seq, (unsigned long long)msg->epoch, mob_status_code(status));
