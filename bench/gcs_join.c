@@ -158,24 +158,9 @@ static bool many_turn(void *arg)
     return true;
 }
 
-/* Puts a second until `w` has done what it does between the two calls. */
-struct rate {
-    int64_t begin;
-    uint64_t answers;
-};
-
-static struct rate rate_begin(const struct many *many)
-{
-    return (struct rate){bench_now(), many->answers};
-}
-
-static double rate_end(const struct many *many, const struct rate *r)
-{
-    return (double)(many->answers - r->answers) / ((double)(bench_now() - r->begin) / 1e9);
-}
-
 struct busy {
-    double before[JOINS_MAX], during[JOINS_MAX], longest_ms[JOINS_MAX]; /* a join each */
+    double before[JOINS_MAX], during[JOINS_MAX]; /* puts a second, of a join each */
+    int before_count, during_count;
 };
 
 static void tell_many(struct bench *b, const struct joins *j, struct busy *busy, struct chain_table *table)
@@ -183,18 +168,22 @@ static void tell_many(struct bench *b, const struct joins *j, struct busy *busy,
     char extra[400], where[128];
     double seconds[JOINS_MAX];
     memcpy(seconds, j->seconds, sizeof seconds);
-    double before = bench_median(busy->before, j->count), during = bench_median(busy->during, j->count);
+    double p99_before = bench_percentile(before_us, busy->before_count, 99);
+    double p99_during = bench_percentile(during_us, busy->during_count, 99);
     chain_table_tell(table, where, sizeof where);
     snprintf(extra, sizeof extra,
         "\"resident_mib\": %llu, \"joins\": %d, \"longest_join_s\": %.2f, \"puts_before\": %.0f, "
-        "\"puts_during\": %.0f, \"longest_put_ms\": %.1f, %s",
-        (unsigned long long)j->mib, j->count, bench_percentile(seconds, j->count, 100), before, during,
-        bench_percentile(busy->longest_ms, j->count, 100), where);
+        "\"puts_during\": %.0f, \"p99_before_us\": %.0f, \"p99_ratio\": %.2f, \"longest_us\": %.0f, %s",
+        (unsigned long long)j->mib, j->count, bench_percentile(seconds, j->count, 100),
+        bench_median(busy->before, j->count), bench_median(busy->during, j->count), p99_before,
+        p99_during / p99_before, bench_percentile(during_us, busy->during_count, 100), where);
     bench_row(b,
         &(struct bench_row){.name = "gcs_join_busy",
             .value = bench_median(seconds, j->count),
             .unit = "s",
-            .n = j->count,
+            .n = busy->during_count,
+            .p50_us = bench_percentile(during_us, busy->during_count, 50),
+            .p99_us = p99_during,
             .commit = "committed",
             .extra = extra});
 }
@@ -202,15 +191,16 @@ static void tell_many(struct bench *b, const struct joins *j, struct busy *busy,
 static void join_busily(struct chain_box *box, struct joins *j, struct many *many, struct busy *busy)
 {
     const struct writer w = {many_turn, many};
-    struct rate before = rate_begin(many);
+    uint64_t answers = many->answers;
+    gcs_putters_note(many->putters, before_us, &busy->before_count, LATENCIES_MAX);
     write_for(&w, BEFORE_NS);
-    busy->before[j->count] = rate_end(many, &before);
+    busy->before[j->count] = (double)(many->answers - answers) / ((double)BEFORE_NS / 1e9);
+    gcs_putters_note(many->putters, NULL, NULL, 0);
     int slot = kill_tail(&w, box);
-    (void)gcs_putters_longest(many->putters);
-    struct rate during = rate_begin(many);
+    gcs_putters_note(many->putters, during_us, &busy->during_count, LATENCIES_MAX);
+    answers = many->answers;
     double seconds = slot < 0 ? -1 : join(&w, box, slot);
-    busy->during[j->count] = rate_end(many, &during);
-    busy->longest_ms[j->count] = (double)gcs_putters_longest(many->putters) / 1e6;
+    busy->during[j->count] = (double)(many->answers - answers) / seconds;
     joined(j, slot, seconds);
 }
 
@@ -218,7 +208,7 @@ static void measure_many(struct bench *b, struct chain_box *box, struct joins *j
 {
     const struct gcs_putters_options clients = {.clients = box->clients};
     struct many many = {.putters = gcs_putters_open(&clients)};
-    struct busy busy;
+    struct busy busy = {.before_count = 0};
     if (many.putters == NULL) {
         bench_miss(b, "gcs_join_busy", "the clients do not get their places");
         return;

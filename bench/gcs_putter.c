@@ -138,7 +138,8 @@ struct gcs_putters {
     struct gcs_putter each[GCS_CONNECTIONS];
     int epoll_fd;
     uint64_t number; /* of the next put */
-    int64_t longest_ns;
+    double *us; /* noted there; NULL: not */
+    int *count, max;
     struct mob_yielder yielder;
 };
 
@@ -166,19 +167,19 @@ uint64_t gcs_putters_turn(struct gcs_putters *all)
         mob_gcs_step(p->gcs, now_ns);
         if (!p->answered)
             continue;
-        if (now_ns - p->begun_ns > all->longest_ns)
-            all->longest_ns = now_ns - p->begun_ns;
+        if (all->us != NULL && *all->count < all->max)
+            all->us[(*all->count)++] = (double)(now_ns - p->begun_ns) / 1e3;
         answers++;
         next_put(all, p, now_ns);
     }
     return answers;
 }
 
-int64_t gcs_putters_longest(struct gcs_putters *all)
+void gcs_putters_note(struct gcs_putters *all, double *us, int *count, int max)
 {
-    int64_t longest_ns = all->longest_ns;
-    all->longest_ns = 0;
-    return longest_ns;
+    all->us = us;
+    all->count = count;
+    all->max = max;
 }
 
 static bool all_answered(struct gcs_putters *all)

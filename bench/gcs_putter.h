@@ -56,8 +56,9 @@ void gcs_putters_begin(struct gcs_putters *all); /* the first put of each */
 uint64_t gcs_putters_turn(struct gcs_putters *all);
 /* Begins, and goes on for so long. Answered puts a second, and how many there were. */
 double gcs_putters_run(struct gcs_putters *all, double seconds, uint64_t *puts_out);
-/* Of all puts that were answered since it was asked last, in nanoseconds; 0: there are none. */
-int64_t gcs_putters_longest(struct gcs_putters *all);
+/* From now on what each put takes, in microseconds, is added to `us` (keeps; `*count` of `max`); NULL: not.
+ */
+void gcs_putters_note(struct gcs_putters *all, double *us, int *count, int max);
 bool gcs_putters_close(struct gcs_putters *all); /* false: a put had failed */
 
 /* CPU time in nanoseconds, user and system, of this thread and of each process of a chain of two. */
