@@ -15,4 +15,11 @@ static inline uint64_t mob_chain_next_incarnation(
     return mob_home_first_id(last + 1 > base ? last + 1 : base, home, shards);
 }
 
+/* The first epoch in which a chain that knows none of them gives out only ids above this one. */
+static inline uint64_t mob_chain_epoch_above(uint64_t incarnation)
+{
+    uint64_t each = 1ull << MOB_CHAIN_INCARNATION_SHIFT;
+    return (incarnation + each - 1) / each + 1;
+}
+
 #endif

@@ -4,11 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gcs/chain/incarnation.h"
 #include "gcs/shard/shard_internal.h"
 
 /* Positions that are given out before the note is written again: hours of the highest rate. */
 #define SEQS_AT_ONCE (1ull << 28)
 #define REFRESH_NS (10 * MOB_SEC)
+/* Incarnations that may have come since the note was brought up to date. */
+#define LOGS_UNTOLD 256u
 
 enum mob_status noted_open(struct mob_shard *sh)
 {
@@ -29,19 +32,23 @@ enum mob_status noted_open(struct mob_shard *sh)
 
 static struct mob_store_facts facts_now(const struct mob_shard *sh)
 {
+    const struct mob_noted *n = &sh->noted;
     struct mob_index_figures f;
+    uint64_t newest_log = mob_state_incarnation_last(sh->state);
     mob_index_figures(sh->index, &f);
+    if (n->known && n->facts.newest_log > newest_log) /* which was lost */
+        newest_log = n->facts.newest_log;
     return (struct mob_store_facts){.cluster = sh->options.cluster,
         .shard = sh->options.shard,
         .epoch = mob_chain_epoch(sh->chain),
         .seq = mob_chain_durable(sh->chain),
-        .seq_limit = sh->noted.known ? sh->noted.facts.seq_limit : 0,
+        .seq_limit = n->known ? n->facts.seq_limit : 0,
         .watermark = sh->watermark,
         .blocks = f.blocks,
         .keys = mob_state_keys(sh->state),
         .clients = mob_chain_clients(sh->chain),
         .logs = mob_state_incarnations(sh->state),
-        .newest_log = mob_state_incarnation_last(sh->state),
+        .newest_log = newest_log,
         .wall_ns = mob_wall_now()};
 }
 
@@ -108,6 +115,13 @@ static enum mob_status write_beginning(
     return written ? MOB_OK : MOB_UNAVAILABLE;
 }
 
+/* An epoch has room for some incarnations and may have given out more, up to those of later ones. */
+static uint64_t epoch_behind(const struct mob_store_facts *was)
+{
+    uint64_t epoch = mob_chain_epoch_above(was->newest_log + LOGS_UNTOLD);
+    return epoch > was->epoch ? epoch : was->epoch + 1;
+}
+
 /* No id and no position of before is given out again: those who have one would be taken for others, and a
  * database would take new blocks for those that it has. What it has stays readable, if there is one. */
 static enum mob_status begin_anew(struct mob_shard *sh, redisContext *context, struct redis_state *redis)
@@ -115,8 +129,9 @@ static enum mob_status begin_anew(struct mob_shard *sh, redisContext *context, s
     const struct mob_store_facts *was = &sh->noted.facts;
     char loss[512];
     size_t loss_bytes = loss_row(was, was->seq_limit, loss, sizeof loss);
-    redis->position = (struct mob_redis_position){was->epoch + 1, was->seq_limit};
-    redis->meta = (struct mob_redis_meta){.base_count = 1, .bases[0] = {.epoch = was->epoch + 1, .seq = 0}};
+    redis->position = (struct mob_redis_position){epoch_behind(was), was->seq_limit};
+    redis->meta =
+        (struct mob_redis_meta){.base_count = 1, .bases[0] = {.epoch = redis->position.epoch, .seq = 0}};
     memcpy(redis->meta.run_id, redis->run_id, sizeof redis->meta.run_id);
     redis->flushed = was->watermark != 0 ? was->seq_limit : 0;
     enum mob_status status = write_beginning(context, redis, loss, loss_bytes);
@@ -145,8 +160,10 @@ enum mob_status noted_settle(struct mob_shard *sh, redisContext *context, struct
     if (empty)
         return sh->options.start_without_all ? begin_anew(sh, context, redis) : refuse(sh);
     redis->older = was->epoch > redis->position.epoch || was->seq > redis->position.seq;
-    if (redis->position.epoch < was->epoch && !shard_has_masters(sh))
-        redis->position.epoch = was->epoch;
+    bool asks = redis->older && !redis->same_redis; /* its clients, and has the next epoch then */
+    uint64_t least = asks ? epoch_behind(was) - 1 : was->epoch;
+    if (redis->position.epoch < least && !shard_has_masters(sh))
+        redis->position.epoch = least;
     return MOB_OK;
 }
 

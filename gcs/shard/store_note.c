@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -95,20 +96,26 @@ static bool sync_folder_of(const char *path)
     return synced;
 }
 
-/* All of its room, and its name, on the disk. */
+/* All of its room, and its name, on the disk; what there is of it stays. */
 static bool make_file(const char *path)
 {
     static const uint8_t zeros[FILE_BYTES];
+    struct stat now;
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    bool made = fd >= 0 && pwrite(fd, zeros, sizeof zeros, 0) == (ssize_t)sizeof zeros && fsync(fd) == 0;
+    bool made = fd >= 0 && fstat(fd, &now) == 0;
+    size_t from = !made || now.st_size >= (off_t)FILE_BYTES ? FILE_BYTES : (size_t)now.st_size;
+    size_t lacks = FILE_BYTES - from;
+    made = made && pwrite(fd, zeros, lacks, (off_t)from) == (ssize_t)lacks && fsync(fd) == 0;
     if (fd >= 0)
         close(fd);
     return made && sync_folder_of(path);
 }
 
+/* A disk that was full then may have left less. */
 static bool is_made(const char *path)
 {
-    return access(path, F_OK) == 0 || errno != ENOENT;
+    struct stat now;
+    return stat(path, &now) == 0 ? now.st_size >= (off_t)FILE_BYTES : errno != ENOENT;
 }
 
 enum mob_status mob_store_note_write(

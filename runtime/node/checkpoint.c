@@ -11,6 +11,7 @@
 #include "runtime/node/checkpoint_room.h"
 #include "runtime/node/checkpoint_sweep.h"
 #include "runtime/node/replay.h"
+#include "runtime/node/row_writes.h"
 
 /* One on its way to the GCS. */
 struct saving {
@@ -43,15 +44,19 @@ static void saved(void *arg, const struct mob_gcs_answer *answer)
 static void send(void *arg)
 {
     struct saving *saving = arg;
+    struct node *node = saving->node;
+    const struct mob_actor_id actor = saving->actor;
     struct mob_gcs_put put = {.table = MOB_GCS_CHECKPOINTS,
-        .key = &saving->actor,
-        .key_length = sizeof saving->actor,
+        .key = &actor,
+        .key_length = sizeof actor,
         .value = saving->value,
         .value_length = saving->bytes,
         .if_version = MOB_GCS_ANY_VERSION};
-    enum mob_status status = mob_gcs_put(saving->node->gcs, &put, saved, saving);
-    if (status == MOB_OK)
+    enum mob_status status = mob_gcs_put(node->gcs, &put, saved, saving);
+    if (status == MOB_OK) {
+        row_writes_keep(node, put.table, &actor, sizeof actor); /* actor_row_new */
         return;
+    }
     MOB_LOG_WARN("checkpoint", "not_sent", "status=%s", mob_status_code(status));
     free(saving);
 }

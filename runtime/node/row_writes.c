@@ -106,6 +106,23 @@ void row_write_send(void *write)
         row_writes_step(w->node);
 }
 
+void row_writes_keep(struct node *node, enum mob_gcs_table table, const void *key, uint32_t key_length)
+{
+    struct row_writes *writes = &node->row_writes;
+    for (struct row_write **at = &writes->first, *w; (w = *at) != NULL;) {
+        bool same = w->remove && w->table == table && w->key_length == key_length &&
+            memcmp(w->key, key, key_length) == 0;
+        if (!same) {
+            at = &w->next;
+            continue;
+        }
+        *at = w->next;
+        if (*at == NULL)
+            writes->end = at;
+        free(w);
+    }
+}
+
 void row_write_send_first(struct row_write *w)
 {
     struct node *node = w->node;

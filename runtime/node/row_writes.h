@@ -27,6 +27,8 @@ void row_write_send(void *write);
 /* The same of a row that must be there before anything that is logged from here on: blocks of the log wait
  * for its acknowledgement. Not for ever, since a control store that is full may take blocks and no rows. */
 void row_write_send_first(struct row_write *write);
+/* This row has been sent otherwise: its removal does not come behind that, if it waits here still. */
+void row_writes_keep(struct node *node, enum mob_gcs_table table, const void *key, uint32_t key_length);
 /* Those that wait, as many as there is room for; once a pass. */
 void row_writes_step(struct node *node);
 bool row_writes_waiting(const struct node *node);

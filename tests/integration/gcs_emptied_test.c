@@ -385,6 +385,59 @@ static void positions_and_epochs_are_not_given_out_again(void **state)
     gcs_box_fini(&box);
 }
 
+static uint64_t register_some(struct mob_gcs *gcs, unsigned count)
+{
+    uint64_t incarnation = 0;
+    for (unsigned i = 0; i < count; i++)
+        assert_int_equal(
+            mob_gcs_node_register_wait(gcs, "node", mob_now() + DEADLINE_NS, &incarnation), MOB_OK);
+    return incarnation;
+}
+
+/* However many there were in one epoch. A node of before would write into the log of another one, and its own
+ * would be read for that one's. */
+static void incarnations_are_not_given_out_again(void **state)
+{
+    (void)state;
+    begin();
+    struct mob_gcs *gcs = gcs_box_client(&box);
+    uint64_t last = register_some(gcs, 300);
+    for (int64_t deadline = mob_now() + DEADLINE_NS; noted().newest_log < last; gcs_box_step(gcs, 10))
+        assert_true(mob_now() < deadline);
+    last = register_some(gcs, 100); /* which the note need not know */
+    mob_gcs_destroy(gcs);
+    kill_both();
+    take_files_away("away");
+    let_it_go_on();
+    gcs_box_start(&box);
+    gcs = gcs_box_client(&box);
+    assert_true(register_some(gcs, 1) > last);
+    mob_gcs_destroy(gcs);
+    gcs_box_fini(&box);
+}
+
+static void nor_by_a_backup_of_before_they_were(void **state)
+{
+    (void)state;
+    begin();
+    one_value_of_the_dead(7);
+    stop_both();
+    char copy[400];
+    snprintf(copy, sizeof copy, "cp -r %s %s", path_of("appendonlydir"), path_of("backup"));
+    assert_int_equal(system(copy), 0);
+    gcs_box_start(&box);
+    struct mob_gcs *gcs = gcs_box_client(&box);
+    uint64_t last = register_some(gcs, 300);
+    mob_gcs_destroy(gcs);
+    stop_both();
+    put_files_back("backup");
+    gcs_box_start(&box);
+    gcs = gcs_box_client(&box);
+    assert_true(register_some(gcs, 1) > last);
+    mob_gcs_destroy(gcs);
+    gcs_box_fini(&box);
+}
+
 static void one_that_never_had_anything_is_a_new_one(void **state)
 {
     char text[2048];
@@ -480,6 +533,8 @@ int main(void)
         cmocka_unit_test(given_up_it_begins_with_nothing_and_names_what_is_lost),
         cmocka_unit_test(a_second_death_right_after_it_was_given_up_forgets_nothing),
         cmocka_unit_test(positions_and_epochs_are_not_given_out_again),
+        cmocka_unit_test(incarnations_are_not_given_out_again),
+        cmocka_unit_test(nor_by_a_backup_of_before_they_were),
         cmocka_unit_test(one_that_never_had_anything_is_a_new_one),
         cmocka_unit_test(one_of_another_cluster_is_a_new_one),
         cmocka_unit_test(one_that_lost_its_first_moments_asks_its_clients),

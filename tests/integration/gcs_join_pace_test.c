@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "common/base/clock.h"
+#include "gcs/client/member_link.h"
 #include "tests/support/chain_box.h"
 
 #define WRITERS 60
@@ -201,11 +202,71 @@ static void clients_of_the_head_share_what_may_be_written(void **state)
     join_beside_writers(3);
 }
 
+static void put_some(struct mob_gcs *gcs, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct mob_gcs_put one = {.table = MOB_GCS_KV,
+            .key = &i,
+            .key_length = sizeof i,
+            .value = &i,
+            .value_length = sizeof i,
+            .if_version = MOB_GCS_ANY_VERSION};
+        assert_int_equal(mob_gcs_put_wait(gcs, &one, DEADLINE, NULL), MOB_OK);
+    }
+}
+
+static struct mob_gcs_stats stats_of(struct mob_member_link *link)
+{
+    struct mob_gcs_stats stats;
+    assert_int_equal(mob_member_stats(link, &stats), MOB_OK);
+    return stats;
+}
+
+/* It has taken the snapshot, which is on its disk, and no master is there that would append it. Its Redis
+ * stands still, and it goes on saying what it has. */
+static void nobody_waits_for_a_joiner_whose_redis_hangs(void **state)
+{
+    struct chain_box box;
+    struct mob_member_link *link;
+    (void)state;
+    chain_box_init(&box, 2, 2, "everysec");
+    chain_box_start(&box);
+    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
+    fill(&box);
+    struct mob_gcs *gcs = chain_box_client(&box);
+    int slot = chain_box_place(&box, true);
+    gcs_box_end(&box.member[slot].gcs, SIGKILL);
+    assert_true(chain_box_wait_length(&box, 1, DEADLINE));
+    box.member[slot].failpoints = SLOW_ROWS; /* so that the masters end before it has all */
+    chain_box_start_member(&box, (uint32_t)slot);
+    for (int64_t deadline = DEADLINE; gcs_box_stats(gcs).joiner == 0; gcs_box_step(gcs, 5))
+        assert_true(mob_now() < deadline);
+    for (uint32_t i = 0; i < box.masters; i++)
+        gcs_box_end(&box.master[i], SIGKILL);
+    assert_int_equal(gcs_box_member(box.member[slot].socket, 0, &link), MOB_OK);
+    for (int64_t deadline = DEADLINE; stats_of(link).applied == 0; gcs_box_step(gcs, 5))
+        assert_true(mob_now() < deadline);
+    uint64_t syncs = stats_of(link).syncs;
+    for (int64_t deadline = DEADLINE; stats_of(link).syncs < syncs + 2; gcs_box_step(gcs, 5)) {
+        put_some(gcs, 1);
+        assert_true(mob_now() < deadline);
+    }
+    assert_int_equal(kill(box.member[slot].redis, SIGSTOP), 0);
+    int64_t begun = mob_now();
+    put_some(gcs, 1000);
+    print_message("1000 puts: %ld ms\n", (long)((mob_now() - begun) / MOB_MS));
+    mob_member_close(link);
+    mob_gcs_destroy(gcs);
+    chain_box_fini(&box);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clients_of_the_source_share_what_may_be_written),
         cmocka_unit_test(clients_of_the_head_share_what_may_be_written),
+        cmocka_unit_test(nobody_waits_for_a_joiner_whose_redis_hangs),
     };
+    cmocka_set_test_filter(getenv("MOBULA_TEST"));
     return cmocka_run_group_tests_name("gcs_join_pace", tests, NULL, NULL);
 }

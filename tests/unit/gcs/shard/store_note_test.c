@@ -157,6 +157,23 @@ static void a_refusal_fits_and_says_what_helps(void **state)
     assert_non_null(strstr(text, "gcs-start-without-all on"));
 }
 
+/* The disk was full, or the member was killed, when it was made. */
+static void one_that_was_half_made_gets_the_rest_of_its_room(void **state)
+{
+    (void)state;
+    struct stat whole, now;
+    write_seq(7, true);
+    assert_int_equal(stat(f.path, &whole), 0);
+    const off_t made[] = {0, 100, 4096};
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
+        assert_int_equal(truncate(f.path, made[i]), 0);
+        write_seq(8 + i, true);
+        assert_int_equal(stat(f.path, &now), 0);
+        assert_int_equal(now.st_size, whole.st_size);
+        assert_int_equal(seq_of_next_life(), 8 + i);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +183,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_without_a_record_says_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_ends_too_early_is_damaged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_is_removed_is_made_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_was_half_made_gets_the_rest_of_its_room, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refusal_fits_and_says_what_helps, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

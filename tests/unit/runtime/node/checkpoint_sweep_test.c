@@ -4,6 +4,7 @@
 #include "runtime/node/actor_record.h"
 #include "runtime/node/checkpoint_sweep.h"
 #include "runtime/node/jobs.h"
+#include "runtime/node/row_writes.h"
 
 struct world {
     struct nx nx;
@@ -155,6 +156,36 @@ static void an_actor_whose_id_comes_again_begins_anew(void **state)
     assert_false(kept(&w));
     checkpoint(&w);
     assert_true(kept(&w)); /* its own */
+    nx_let_go(&w.worker);
+    nx_close_with(&w.nx, &w.driver);
+}
+
+/* The control store has no room for rows for so long that they are not waited for; and then for this first.
+ */
+static void what_removes_another_ones_state_does_not_come_behind_its_own(void **state)
+{
+    (void)state;
+    struct world w = {0};
+    nx_open_with(&w.nx, 2, &w.driver);
+    nx_settle(&w.nx);
+    FAKE.full = true;
+    w.actor = nx_create(&w.driver);
+    assert_true(nx_worker_takes(&w.nx, &w.worker));
+    nx_complete(&w.worker, 0, MOB_OK);
+    nx_turn(&w.nx, 20);
+    call(&w);
+    checkpoint(&w);
+    w.nx.node->now_ns = row_writes_patience_end(w.nx.node);
+    row_writes_step(w.nx.node);
+    lineage_log_pump(w.nx.node->log, w.nx.node->now_ns, LOG_TURN_FLUSH);
+    FAKE.full = false;
+    mob_gcs_step(w.nx.node->gcs, w.nx.node->now_ns);
+    lineage_log_pump(w.nx.node->log, w.nx.node->now_ns, LOG_TURN_FLUSH);
+    assert_true(row_writes_waiting(w.nx.node));
+    assert_true(kept(&w));
+    nx_settle(&w.nx);
+    assert_false(row_writes_waiting(w.nx.node));
+    assert_true(kept(&w));
     nx_let_go(&w.worker);
     nx_close_with(&w.nx, &w.driver);
 }
@@ -329,6 +360,7 @@ int main(void)
         cmocka_unit_test(a_dead_actors_row_goes_with_its_lineage),
         cmocka_unit_test(a_living_actors_row_stays_without_its_lineage),
         cmocka_unit_test(an_actor_whose_id_comes_again_begins_anew),
+        cmocka_unit_test(what_removes_another_ones_state_does_not_come_behind_its_own),
         cmocka_unit_test(a_row_of_an_actor_that_is_not_here_stays_with_its_actors),
         cmocka_unit_test(what_a_killed_node_has_left_goes_when_the_next_starts),
         cmocka_unit_test(a_checkpoint_that_is_written_over_it_meanwhile_stays),
