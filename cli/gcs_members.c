@@ -25,13 +25,11 @@ bool gcs_member_options(
 bool gcs_say_refusals(const struct cli_call *call)
 {
     char name[STATE_NAME_MAX], path[STATE_PATH_MAX], text[MOB_STORE_NOTE_TEXT_MAX];
-    struct mob_store_facts facts;
     bool said = false;
     for (uint32_t shard = 0; shard < STATE_SHARDS_MAX; shard++) {
         state_path(cli_directory(call), state_member_name("gcs", shard, 0, ".sock", name), path);
-        if (mob_store_note_look(path, &facts) != MOB_OK || facts.refused_wall_ns == 0)
+        if (!mob_store_note_refuses(path, text))
             continue;
-        mob_store_note_refusal(&facts, text);
         cli_say("the control store does not serve at %s: %s", path, text);
         said = true;
     }

@@ -14,8 +14,8 @@ uint32_t gcs_member_places(const struct gcs_call *g, struct mob_member_place out
 /* All but the path. `secret` must outlive the options. False after a message. */
 bool gcs_member_options(
     const struct gcs_call *g, uint8_t secret[STATE_SECRET_BYTES], struct mob_member_options *out);
-/* Lone members that do not serve, because their Redis has lost what it had: says of each what there was and
- * what to do. False when there is none. */
+/* Lone members that do not serve, because their Redis has lost what it had or the note of that is of another
+ * version: says of each what there was and what to do. False when there is none. */
 bool gcs_say_refusals(const struct cli_call *call);
 
 #endif

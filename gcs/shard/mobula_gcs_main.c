@@ -126,12 +126,17 @@ static bool configure(const struct mob_settings *settings, struct mob_shard_opti
 }
 
 /* The last line is what a supervisor shows of it. */
-static void say_refusal(const char *socket)
+static void say_end(enum mob_status status, const char *socket)
 {
     struct mob_store_facts facts;
     char text[MOB_STORE_NOTE_TEXT_MAX] = "Redis is empty, and had data";
-    if (mob_store_note_look(socket, &facts) == MOB_OK)
-        mob_store_note_refusal(&facts, text);
+    enum mob_status note = mob_store_note_look(socket, &facts);
+    if (status == MOB_LOST_UNCOMMITTED && note == MOB_OK)
+        mob_store_note_refusal(&facts, text); /* also when it could not be noted that it refuses */
+    else if (status == MOB_VERSION && note == MOB_VERSION)
+        (void)mob_store_note_refuses(socket, text);
+    else if (status != MOB_LOST_UNCOMMITTED)
+        snprintf(text, sizeof text, "ended: %s (%s)", mob_status_text(status), mob_status_code(status));
     fprintf(stderr, "mobula-gcs: %s\n", text);
 }
 
@@ -154,10 +159,8 @@ static int run(struct mob_shard_options *options)
     stop_fd = mob_daemon_stop_fd();
     options->stop_fd = &stop_fd;
     status = mob_shard_run(options);
-    if (status == MOB_LOST_UNCOMMITTED)
-        say_refusal(options->socket_path);
-    else if (status != MOB_OK)
-        fprintf(stderr, "mobula-gcs: ended: %s (%s)\n", mob_status_text(status), mob_status_code(status));
+    if (status != MOB_OK)
+        say_end(status, options->socket_path);
     return status == MOB_OK || status == MOB_CANCELLED ? 0 : 1;
 }
 

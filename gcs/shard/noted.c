@@ -13,6 +13,18 @@
 /* Incarnations that may have come since the note was brought up to date. */
 #define LOGS_UNTOLD 256u
 
+/* Nor is it written over, though Redis may have all: what it says cannot be read. */
+static enum mob_status refuse_version(const struct mob_shard *sh)
+{
+    char text[MOB_STORE_NOTE_TEXT_MAX];
+    uint32_t found = mob_store_note_unknown(sh->noted.note);
+    mob_store_note_version_refusal(found, text);
+    MOB_LOG_ERROR("gcs", "note_version_unknown",
+        "file=\"%s" MOB_STORE_NOTE_SUFFIX "\" found=%" PRIu32 " known=%d why=\"%s\"", sh->options.socket_path,
+        found, MOB_STORE_NOTE_VERSION, text);
+    return MOB_VERSION;
+}
+
 enum mob_status noted_open(struct mob_shard *sh)
 {
     struct mob_noted *n = &sh->noted;
@@ -20,6 +32,8 @@ enum mob_status noted_open(struct mob_shard *sh)
     if (status != MOB_OK)
         return status;
     status = mob_store_note_read(n->note, &n->facts);
+    if (status == MOB_VERSION)
+        return refuse_version(sh);
     bool ours = memcmp(&n->facts.cluster, &sh->options.cluster, sizeof n->facts.cluster) == 0 &&
         n->facts.shard == sh->options.shard;
     n->known = status == MOB_OK && ours;

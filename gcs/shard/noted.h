@@ -37,6 +37,7 @@ struct mob_noted {
     int64_t refresh_ns; /* not before */
 };
 
+/* MOB_VERSION: a later program has written the note (logged). MOB_IO, MOB_NO_MEMORY, MOB_TOO_LARGE. */
 MOB_MUST_USE enum mob_status noted_open(struct mob_shard *sh);
 /* Before anything is taken from a Redis that the member begins with. MOB_LOST_UNCOMMITTED: it has nothing,
  * and had something (logged, and in the note). When the operator lets it go on, Redis and `redis` have the

@@ -17,7 +17,9 @@
 #include "common/base/hash.h"
 #include "common/base/log.h"
 
-#define MAGIC "mobula stored 1"
+/* Then the version, in one or two digits. */
+#define MAGIC_NAME "mobula stored "
+#define MAGIC MAGIC_NAME "1"
 
 struct record {
     char magic[16];
@@ -29,11 +31,12 @@ struct record {
 #define UNSYNCED_AT 4096
 #define FILE_BYTES (UNSYNCED_AT + sizeof(struct record))
 _Static_assert(sizeof(struct mob_store_facts) == 16 + 12 * 8 && sizeof(struct record) == 16 + 8 + 112 + 8 &&
-        sizeof MAGIC == 16,
+        sizeof MAGIC == 16 && MOB_STORE_NOTE_VERSION == 1,
     "file layout");
 
 struct mob_store_note {
     uint64_t turn; /* newest in the file */
+    uint32_t unknown; /* version */
     char path[PATH_MAX];
 };
 
@@ -45,6 +48,22 @@ static uint64_t sum_of(const struct record *r)
 static bool is_whole(const struct record *r)
 {
     return memcmp(r->magic, MAGIC, sizeof r->magic) == 0 && r->sum == sum_of(r);
+}
+
+/* The version of a record that another program has written; 0: it is none. Nothing else of it can be read, so
+ * its sum cannot be looked at either. */
+static uint32_t unknown_version_of(const struct record *r)
+{
+    const size_t name = sizeof MAGIC_NAME - 1;
+    uint32_t version = 0;
+    if (memcmp(r->magic, MAGIC_NAME, name) != 0)
+        return 0;
+    for (size_t i = name; i < sizeof r->magic && r->magic[i] != 0; i++) {
+        if (r->magic[i] < '0' || r->magic[i] > '9')
+            return 0;
+        version = 10 * version + (uint32_t)(r->magic[i] - '0');
+    }
+    return version == MOB_STORE_NOTE_VERSION ? 0 : version;
 }
 
 enum mob_status mob_store_note_open(const char *socket, struct mob_store_note **note_out)
@@ -74,6 +93,11 @@ enum mob_status mob_store_note_read(struct mob_store_note *note, struct mob_stor
         return MOB_IO;
     if (found[0].magic[0] == 0 && found[1].magic[0] == 0)
         return MOB_NOT_FOUND; /* it was made, and nothing was written yet */
+    note->unknown = 0;
+    for (int i = 0; i < 2 && note->unknown == 0; i++)
+        note->unknown = unknown_version_of(&found[i]);
+    if (note->unknown != 0)
+        return MOB_VERSION;
     const struct record *newest = NULL;
     for (int i = 0; i < 2; i++)
         if (is_whole(&found[i]) && (newest == NULL || found[i].turn > newest->turn))
@@ -83,6 +107,11 @@ enum mob_status mob_store_note_read(struct mob_store_note *note, struct mob_stor
     note->turn = newest->turn;
     *out = newest->facts;
     return MOB_OK;
+}
+
+uint32_t mob_store_note_unknown(const struct mob_store_note *note)
+{
+    return note->unknown;
 }
 
 static bool sync_folder_of(const char *path)
@@ -168,4 +197,28 @@ void mob_store_note_refusal(const struct mob_store_facts *facts, char out[MOB_ST
         " clients, %" PRIu64
         " keys at %s. Put its files back; or start with nothing: gcs-start-without-all on",
         facts->epoch, facts->seq, facts->logs, facts->clients, facts->keys, when);
+}
+
+void mob_store_note_version_refusal(uint32_t version, char out[MOB_STORE_NOTE_TEXT_MAX])
+{
+    snprintf(out, MOB_STORE_NOTE_TEXT_MAX,
+        "The note of what its Redis has (" MOB_STORE_NOTE_SUFFIX ", beside its socket) is of version %" PRIu32
+        ", and this program knows version %d. Start the program that wrote it",
+        version, MOB_STORE_NOTE_VERSION);
+}
+
+bool mob_store_note_refuses(const char *socket, char out[MOB_STORE_NOTE_TEXT_MAX])
+{
+    struct mob_store_note *note;
+    struct mob_store_facts facts;
+    if (mob_store_note_open(socket, &note) != MOB_OK)
+        return false;
+    enum mob_status status = mob_store_note_read(note, &facts);
+    bool refuses = status == MOB_VERSION || (status == MOB_OK && facts.refused_wall_ns != 0);
+    if (refuses && status == MOB_VERSION)
+        mob_store_note_version_refusal(note->unknown, out);
+    else if (refuses)
+        mob_store_note_refusal(&facts, out);
+    mob_store_note_destroy(note);
+    return refuses;
 }

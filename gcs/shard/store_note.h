@@ -25,6 +25,7 @@
 #include "common/base/status.h"
 
 #define MOB_STORE_NOTE_SUFFIX ".stored" /* of the file, behind the name of the member's socket */
+#define MOB_STORE_NOTE_VERSION 1
 #define MOB_STORE_NOTE_TEXT_MAX 240 /* a supervisor keeps 255 bytes of a line */
 
 struct mob_store_facts {
@@ -44,8 +45,11 @@ struct mob_store_note;
 /* Makes nothing; the file is made by the first write. Copies the path. Gives (destroy). MOB_NO_MEMORY,
  * MOB_TOO_LARGE. */
 MOB_MUST_USE enum mob_status mob_store_note_open(const char *socket, struct mob_store_note **note_out);
-/* MOB_NOT_FOUND: there is none. MOB_CORRUPT: there is one, and neither record is whole. MOB_IO. */
+/* MOB_NOT_FOUND: there is none. MOB_CORRUPT: there is one, and neither record is whole. MOB_VERSION: another
+ * program has written it (mob_store_note_unknown says which), whatever else is in it. MOB_IO. */
 MOB_MUST_USE enum mob_status mob_store_note_read(struct mob_store_note *note, struct mob_store_facts *out);
+/* The version that the last read has found and does not know; 0: it knew it. */
+uint32_t mob_store_note_unknown(const struct mob_store_note *note);
 /* `synced`: it is on the disk when this returns MOB_OK. After MOB_IO the file says what it said before. */
 MOB_MUST_USE enum mob_status mob_store_note_write(
     struct mob_store_note *note, const struct mob_store_facts *facts, bool synced);
@@ -57,5 +61,9 @@ void mob_store_note_destroy(struct mob_store_note *note); /* the file stays; NUL
 MOB_MUST_USE enum mob_status mob_store_note_look(const char *socket, struct mob_store_facts *out);
 /* Why a member with such a note, and nothing in its Redis, does not serve, and what to do: one sentence. */
 void mob_store_note_refusal(const struct mob_store_facts *facts, char out[MOB_STORE_NOTE_TEXT_MAX]);
+/* The same of a note that is of this version, unknown here. */
+void mob_store_note_version_refusal(uint32_t version, char out[MOB_STORE_NOTE_TEXT_MAX]);
+/* Does a member with this socket not serve because of its note? Then why, of the two. */
+bool mob_store_note_refuses(const char *socket, char out[MOB_STORE_NOTE_TEXT_MAX]);
 
 #endif

@@ -14,6 +14,7 @@ struct function_table {
     struct node_function *by_id[FUNCTION_BUCKETS];
     struct node_function *by_name[FUNCTION_BUCKETS]; /* all versions of a name */
     uint32_t count;
+    uint64_t deployment; /* the latest that is known */
 };
 
 struct function_table *function_table_create(void)
@@ -141,33 +142,82 @@ bool node_function_reads(const struct node_function *class, uint16_t method)
     return method / 8u < class->reads_bytes && class->reads[method / 8u] >> (method % 8u) & 1;
 }
 
-/* Extensions of a row, those that are known. */
-static void read_extensions(struct node_function *f, const char *at, const char *end)
+/* What stands behind the record in a row. */
+struct row_text {
+    const char *at, *end;
+};
+struct row_extension {
+    uint16_t tag;
+    uint32_t bytes;
+    const char *payload;
+};
+
+/* The next one, from behind the signature on. False: there are no more. */
+static bool next_extension(struct row_text *text, struct row_extension *out)
 {
-    while (end - at >= (ptrdiff_t)FUNCTION_ROW_EXT_HEAD) {
-        uint16_t tag;
-        uint32_t bytes;
-        memcpy(&tag, at, sizeof tag);
-        memcpy(&bytes, at + 4, sizeof bytes);
-        at += FUNCTION_ROW_EXT_HEAD;
-        if (bytes > (size_t)(end - at))
-            return;
-        if (tag == FUNCTION_ROW_READ_ONLY && bytes > 0) {
+    if (text->end - text->at < (ptrdiff_t)FUNCTION_ROW_EXT_HEAD)
+        return false;
+    memcpy(&out->tag, text->at, sizeof out->tag);
+    memcpy(&out->bytes, text->at + 4, sizeof out->bytes);
+    out->payload = text->at + FUNCTION_ROW_EXT_HEAD;
+    if (out->bytes > (size_t)(text->end - out->payload))
+        return false;
+    text->at = out->payload + out->bytes;
+    return true;
+}
+
+/* Past the signature. */
+static struct row_text extensions_of(const char *text, size_t length)
+{
+    size_t signature = strnlen(text, length);
+    return (struct row_text){text + signature + (signature < length), text + length};
+}
+
+static uint64_t deployment_in(struct row_text text)
+{
+    struct row_extension ext;
+    uint64_t number = 0;
+    while (next_extension(&text, &ext))
+        if (ext.tag == FUNCTION_ROW_DEPLOYMENT && ext.bytes == sizeof number)
+            memcpy(&number, ext.payload, sizeof number);
+    return number;
+}
+
+uint64_t node_function_row_deployment(const struct mob_gcs_kv *row)
+{
+    const size_t head = sizeof(struct function_record);
+    if (row->value_length < head)
+        return 0;
+    return deployment_in(extensions_of((const char *)row->value + head, row->value_length - head));
+}
+
+uint64_t node_deployment_number(struct node *node)
+{
+    struct function_table *table = node->functions;
+    uint64_t now = (uint64_t)mob_wall_now();
+    table->deployment = now > table->deployment ? now : table->deployment + 1;
+    return table->deployment;
+}
+
+static void read_reads(struct node_function *f, struct row_text text)
+{
+    struct row_extension ext;
+    while (next_extension(&text, &ext))
+        if (ext.tag == FUNCTION_ROW_READ_ONLY && ext.bytes > 0) {
             free(f->reads);
-            f->reads = malloc(bytes);
+            f->reads = malloc(ext.bytes);
             MOB_ASSERT(f->reads);
-            memcpy(f->reads, at, bytes);
-            f->reads_bytes = bytes;
+            memcpy(f->reads, ext.payload, ext.bytes);
+            f->reads_bytes = ext.bytes;
         }
-        at += bytes;
-    }
 }
 
 struct node_function *node_function_add(struct node *node, const char *name, size_t name_length,
     const struct function_record *record, const char *text, size_t text_length, bool newest)
 {
     struct function_table *table = node->functions;
-    size_t signature_length = strnlen(text, text_length);
+    const struct row_text extensions = extensions_of(text, text_length);
+    const uint64_t deployment = deployment_in(extensions);
     struct node_function *f = node_function_by_id(node, record->id);
     if (!f) {
         if (table->count >= FUNCTIONS_MAX)
@@ -177,7 +227,7 @@ struct node_function *node_function_add(struct node *node, const char *name, siz
         f->id = record->id;
         f->module = record->module;
         f->name = text_copy(name, name_length);
-        f->signature = text_copy(text, signature_length);
+        f->signature = text_copy(text, strnlen(text, text_length));
         f->kind = record->kind;
         f->method_count = record->method_count;
         f->number = table->count++;
@@ -190,8 +240,9 @@ struct node_function *node_function_add(struct node *node, const char *name, siz
     }
     f->gone = false; /* deployed again */
     f->flags = record->flags; /* a row that an older node wrote has none */
-    if (signature_length < text_length)
-        read_extensions(f, text + signature_length + 1, text + text_length);
+    read_reads(f, extensions);
+    if (deployment > table->deployment)
+        table->deployment = deployment;
     if (newest) {
         size_t length = strlen(f->name);
         struct node_function *other = *bucket_named(table, f->name, length);

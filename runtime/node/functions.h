@@ -21,7 +21,10 @@ struct function_record {
 };
 
 enum function_row_ext {
-    FUNCTION_ROW_READ_ONLY = 1 /* bit i of byte i / 8: method i is declared MOB_METHOD_READ_ONLY */
+    FUNCTION_ROW_READ_ONLY = 1, /* bit i of byte i / 8: method i is declared MOB_METHOD_READ_ONLY */
+    /* u64: the deployment that wrote it; a later one's is larger. Versions of rows do not say it: two rows
+     * may lie on different shards, whose versions have nothing to do with each other. */
+    FUNCTION_ROW_DEPLOYMENT = 2
 };
 #define FUNCTION_ROW_EXT_HEAD 8u
 /* A class with more cannot be called: sdk/c/function.h. */
@@ -44,6 +47,11 @@ struct node_function *node_function_add(struct node *node, const char *name, siz
 bool node_function_reads(const struct node_function *class, uint16_t method);
 /* How many more it takes. */
 uint32_t node_functions_room(const struct node *node);
+/* The number of a deployment that begins: larger than all in the table, and no smaller than the time, so that
+ * it is larger than those of other nodes as well. A module that is deployed again is the newest again. */
+uint64_t node_deployment_number(struct node *node);
+/* By which deployment this row is; 0: by a node that had no numbers for them, before all that have one. */
+uint64_t node_function_row_deployment(const struct mob_gcs_kv *row);
 /* A row of the function table is what its name means from now on. */
 void node_function_is_newest(struct node *node, const struct mob_gcs_kv *row);
 bool node_module_is_known(const struct node *node, struct mob_module_hash module);

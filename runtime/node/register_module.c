@@ -25,6 +25,7 @@ struct registration {
     struct mob_module_hash module;
     char *text, *signatures; /* what names and signatures lie in */
     char *name; /* of the module */
+    uint64_t deployment; /* 0: it has not begun */
     struct described *functions;
     uint32_t count, capacity;
     uint32_t rows; /* sent: two a function */
@@ -130,27 +131,35 @@ static uint32_t reads_bytes(const struct described *one)
     return bytes;
 }
 
+/* Behind it. */
+static char *put_extension(char *at, enum function_row_ext ext, const void *payload, uint32_t bytes)
+{
+    const uint16_t tag = (uint16_t)ext;
+    memcpy(at, &tag, sizeof tag);
+    memcpy(at + 4, &bytes, sizeof bytes);
+    memcpy(at + FUNCTION_ROW_EXT_HEAD, payload, bytes);
+    return at + FUNCTION_ROW_EXT_HEAD + bytes;
+}
+
 /* A row: the record, and behind it *text_out of *text_bytes_out. Gives. */
 static uint8_t *row_of(
     const struct registration *r, const struct described *one, char **text_out, size_t *text_bytes_out)
 {
     const struct function_record record = record_of(r, one);
     const uint32_t bytes = reads_bytes(one);
-    const uint16_t tag = FUNCTION_ROW_READ_ONLY;
-    size_t signature = strlen(one->signature);
-    uint8_t *row = calloc(1, sizeof record + signature + 1 + FUNCTION_ROW_EXT_HEAD + bytes);
+    const size_t signature = strlen(one->signature);
+    uint8_t *row =
+        calloc(1, sizeof record + signature + 1 + 2 * FUNCTION_ROW_EXT_HEAD + sizeof r->deployment + bytes);
     MOB_ASSERT(row);
     memcpy(row, &record, sizeof record);
-    *text_out = (char *)row + sizeof record;
-    *text_bytes_out = signature;
-    memcpy(*text_out, one->signature, signature);
-    if (bytes == 0)
-        return row;
-    char *ext = *text_out + signature + 1;
-    memcpy(ext, &tag, sizeof tag);
-    memcpy(ext + 4, &bytes, sizeof bytes);
-    memcpy(ext + FUNCTION_ROW_EXT_HEAD, one->reads, bytes);
-    *text_bytes_out += 1 + FUNCTION_ROW_EXT_HEAD + bytes;
+    char *text = (char *)row + sizeof record;
+    memcpy(text, one->signature, signature);
+    char *end = text + signature + 1;
+    if (bytes > 0)
+        end = put_extension(end, FUNCTION_ROW_READ_ONLY, one->reads, bytes);
+    end = put_extension(end, FUNCTION_ROW_DEPLOYMENT, &r->deployment, sizeof r->deployment);
+    *text_out = text;
+    *text_bytes_out = (size_t)(end - text);
     return row;
 }
 
@@ -243,6 +252,8 @@ static void go_on(struct registration *r)
         end(r, MOB_QUEUE_FULL, "the function table has no room for so many");
         return;
     }
+    if (r->deployment == 0)
+        r->deployment = node_deployment_number(r->node);
     put_rows(r);
     if (r->waiting > 0 || (r->status == MOB_OK && r->rows < 2 * r->count))
         return;

@@ -189,7 +189,15 @@ static void rename_row(struct undeployment *u, const struct mob_gcs_kv *successo
         answer(u, status, "the control store does not answer");
 }
 
-/* The pinned rows that are left, newest of them by the order of their deployment. */
+/* Of two pinned rows of a name, was the first deployed later? Those without numbers are compared as before
+ * there were any, which is right where there is one shard. */
+static bool is_later(const struct mob_gcs_kv *a, const struct mob_gcs_kv *b)
+{
+    const uint64_t of_a = node_function_row_deployment(a), of_b = node_function_row_deployment(b);
+    return of_a != of_b ? of_a > of_b : a->version > b->version;
+}
+
+/* The pinned rows that are left: the one that was deployed last. */
 static void on_versions(void *arg, const struct mob_gcs_answer *rows)
 {
     struct undeployment *u = arg;
@@ -199,7 +207,7 @@ static void on_versions(void *arg, const struct mob_gcs_answer *rows)
         return;
     }
     for (uint32_t i = 0; i < rows->kv_count; i++)
-        if (!successor || rows->kvs[i].version > successor->version)
+        if (!successor || is_later(&rows->kvs[i], successor))
             successor = &rows->kvs[i];
     rename_row(u, successor);
 }

@@ -165,6 +165,21 @@ class Emptied(ClusterCase):
         self.assertEqual(2, self.tasks())
         self.mobula("gcs", "verify", code=0)
 
+    def test_a_note_of_a_later_version_is_refused(self):
+        self.begun()
+        self.mobula("down", code=0)
+        note = self.dir / "gcs.sock.stored"
+        kept = note.read_bytes()
+        note.write_bytes(kept.replace(b"mobula stored 1", b"mobula stored 2"))
+        began = time.monotonic()
+        words = "is of version 2, and this program knows version 1"
+        self.assertIn(words, self.mobula("up", "--detach", code=1).stderr)
+        self.assertIn(words, self.mobula("gcs", "status").stderr)
+        self.assertLess(time.monotonic() - began, 2 * SOON_S)
+        note.write_bytes(kept)
+        self.up()
+        self.assertEqual(1, self.tasks())
+
     def test_a_directory_that_is_gone_is_a_new_cluster(self):
         self.begun()
         self.mobula("down", code=0)

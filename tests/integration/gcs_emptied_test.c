@@ -153,9 +153,9 @@ static unsigned logged(const char *text)
 }
 
 /* It ends by itself, and says why. */
-static void refuses(void)
+static void refuses_with(const char *event)
 {
-    unsigned before = logged(" store_is_empty ");
+    unsigned before = logged(event);
     int status = 0;
     gcs_box_spawn_gcs(&box);
     for (int64_t deadline = mob_now() + DEADLINE_NS; waitpid(box.gcs, &status, WNOHANG) == 0;
@@ -165,7 +165,12 @@ static void refuses(void)
     box.gcs = 0;
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 1);
-    assert_int_equal(logged(" store_is_empty "), before + 1);
+    assert_int_equal(logged(event), before + 1);
+}
+
+static void refuses(void)
+{
+    refuses_with(" store_is_empty ");
 }
 
 /* All LOSSES as one text; how many. */
@@ -303,6 +308,34 @@ static void it_says_what_there_was_and_what_can_be_done(void **state)
     assert_int_equal(noted().refused_wall_ns, 0);
     put(gcs, 8);
     mob_gcs_destroy(gcs);
+    gcs_box_fini(&box);
+}
+
+static void set_version_of_note(char digit)
+{
+    FILE *file = fopen(path_of("gcs.sock.stored"), "r+e");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, strlen("mobula stored "), SEEK_SET), 0);
+    assert_int_equal(fputc(digit, file), digit);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Also with all that was stored: what a later program says there is not written over. */
+static void a_note_of_a_later_version_is_refused(void **state)
+{
+    (void)state;
+    begin();
+    one_value_of_the_dead(7);
+    stop_both();
+    set_version_of_note('2');
+    gcs_box_start_redis(&box);
+    refuses_with(" note_version_unknown ");
+    assert_int_equal(logged(" found=2 known=1 "), 1);
+    assert_int_equal(logged(" is of version 2, and this program knows version 1. "), 2);
+    assert_int_equal(logged("mobula-gcs: The note of what its Redis has "), 1);
+    set_version_of_note('1');
+    gcs_box_start_gcs(&box);
+    assert_int_equal(value_now(), 7);
     gcs_box_fini(&box);
 }
 
@@ -530,6 +563,7 @@ int main(void)
         cmocka_unit_test(emptied_after_a_clean_stop_it_is_not_served),
         cmocka_unit_test(emptied_under_a_member_that_lives_it_is_not_served),
         cmocka_unit_test(it_says_what_there_was_and_what_can_be_done),
+        cmocka_unit_test(a_note_of_a_later_version_is_refused),
         cmocka_unit_test(given_up_it_begins_with_nothing_and_names_what_is_lost),
         cmocka_unit_test(a_second_death_right_after_it_was_given_up_forgets_nothing),
         cmocka_unit_test(positions_and_epochs_are_not_given_out_again),

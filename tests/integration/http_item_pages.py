@@ -1,6 +1,6 @@
 """Pages of actors, jobs and functions on two shards: each item that stays is given once and in order, while others come and go and the
-node is killed between two pages.   ctest: timeout=200"""
-from lib_http_cluster import check, main
+node is killed between two pages. And what a name means there when its module goes.   ctest: timeout=200"""
+from lib_http_cluster import MODULES, check, main
 
 V1 = "/api/v1"
 KEPT = 24
@@ -94,6 +94,30 @@ def test_functions(c):
 
     for order in ("", "&sort=-name", "&sort=newest", "&sort=signature"):
         walk(c, path + order, kept, come, go)
+
+
+def test_a_name_means_the_module_deployed_before(c):
+    """Their rows lie on both shards, of which one is far ahead of the other."""
+    c.deploy("quickstart")
+    with open(f"{MODULES}/search_wait.so", "rb") as file:
+        module = file.read()
+    hashes = []
+    for n in range(8):
+        hashes.append(c.json("POST", V1 + "/functions", module + b"%d" % n, {"Content-Type": "application/octet-stream"}, expect=201)["hash"])
+        make_actor(c, 1000 + n)
+    name = next(f["name"] for f in c.json("GET", f"{V1}/functions?filter=module_hash:{hashes[0]}", expect=200)["items"])
+    again = c.json("POST", V1 + "/functions", module + b"3", {"Content-Type": "application/octet-stream"}, expect=200)["hash"]
+    order = [hash for hash in hashes if hash != again] + [again]
+    while order:
+        newest = c.json("GET", f"{V1}/functions/{name}", expect=200)["module_hash"]
+        if not check(newest == order[-1], "the last deployed of those that are left", len(order), hashes.index(newest)):
+            return
+        if len(order) == 5:
+            c.kill("mobula-node")
+            c.until("the node is back", lambda: c.call("GET", f"{V1}/functions/{name}")[0] == 200, 60)
+            check(c.json("GET", f"{V1}/functions/{name}", expect=200)["module_hash"] == order[-1], "and after a restart")
+        c.until("it goes", lambda: c.call("DELETE", f"{V1}/functions/{order[-1]}")[0] == 204, 60)
+        order.pop()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "gcs/shard/store_note.h"
+#include "tests/support/golden_file.h"
 #include "tests/support/scratch.h"
 
 static struct {
@@ -174,6 +175,121 @@ static void one_that_was_half_made_gets_the_rest_of_its_room(void **state)
     }
 }
 
+/* ---- versions ---- */
+
+static const struct mob_store_facts FACTS = {
+    .cluster = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}},
+    .shard = 17,
+    .epoch = 18,
+    .seq = 19,
+    .seq_limit = 20,
+    .watermark = 21,
+    .blocks = 22,
+    .keys = 23,
+    .clients = 24,
+    .logs = 25,
+    .newest_log = 26,
+    .wall_ns = 27,
+    .refused_wall_ns = 28};
+static struct golden_text file;
+
+static void read_file(void)
+{
+    int fd = open(f.path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = read(fd, file.bytes, sizeof file.bytes);
+    assert_true(n > 0);
+    file.used = (size_t)n;
+    close(fd);
+}
+
+static void write_file(void)
+{
+    int fd = open(f.path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, file.bytes, file.used), file.used);
+    close(fd);
+}
+
+static void one_is_written_as_its_version_says(void **state)
+{
+    struct mob_store_facts older = FACTS;
+    (void)state;
+    older.seq--;
+    assert_int_equal(mob_store_note_write(f.note, &older, true), MOB_OK);
+    assert_int_equal(mob_store_note_write(f.note, &FACTS, false), MOB_OK);
+    read_file();
+    golden_compare("gcs/store_note_v1.bin", &file);
+}
+
+/* As it was written once; and written on, the newest counts. */
+static void one_of_version_1_is_read_for_ever(void **state)
+{
+    struct mob_store_facts facts;
+    (void)state;
+    golden_read("gcs/store_note_v1.bin", &file);
+    write_file();
+    assert_int_equal(mob_store_note_read(f.note, &facts), MOB_OK);
+    assert_memory_equal(&facts, &FACTS, sizeof facts);
+    assert_int_equal(mob_store_note_unknown(f.note), 0);
+    write_seq(100, true);
+    assert_int_equal(seq_of_next_life(), 100);
+}
+
+/* In place of the digit of both records, or of one: the program that wrote it knows what the other means. */
+static void set_version(const char *version, bool both)
+{
+    golden_read("gcs/store_note_v1.bin", &file);
+    for (int i = both ? 0 : 1; i < 2; i++)
+        memcpy(file.bytes + i * 4096 + strlen("mobula stored "), version, strlen(version));
+    write_file();
+}
+
+static void one_of_an_unknown_version_is_refused_with_both_named(void **state)
+{
+    static const struct {
+        const char *text;
+        uint32_t number;
+    } versions[] = {{"2", 2}, {"9", 9}, {"10", 10}, {"99", 99}};
+    char text[MOB_STORE_NOTE_TEXT_MAX], words[64];
+    (void)state;
+    for (unsigned i = 0; i < 8; i++) {
+        struct mob_store_facts facts = {.seq = 5};
+        set_version(versions[i / 2].text, i % 2 == 0);
+        assert_int_equal(mob_store_note_read(f.note, &facts), MOB_VERSION);
+        assert_int_equal(facts.seq, 5);
+        assert_int_equal(mob_store_note_unknown(f.note), versions[i / 2].number);
+        assert_true(mob_store_note_refuses(f.socket, text));
+        snprintf(words, sizeof words, " is of version %u, and this program knows version 1. ",
+            versions[i / 2].number);
+        if (strstr(text, words) == NULL)
+            fail_msg("\"%s\" is not in: %s", words, text);
+    }
+}
+
+static void one_whose_version_is_no_number_is_damaged(void **state)
+{
+    char text[MOB_STORE_NOTE_TEXT_MAX];
+    struct mob_store_facts facts;
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        set_version((const char *[]){"x", "1x", "-", "0"}[i], true);
+        assert_int_equal(mob_store_note_read(f.note, &facts), MOB_CORRUPT);
+        assert_false(mob_store_note_refuses(f.socket, text));
+    }
+}
+
+static void one_refuses_when_it_says_so(void **state)
+{
+    char text[MOB_STORE_NOTE_TEXT_MAX], expected[MOB_STORE_NOTE_TEXT_MAX];
+    (void)state;
+    assert_false(mob_store_note_refuses(f.socket, text)); /* there is none */
+    write_seq(1, true);
+    assert_false(mob_store_note_refuses(f.socket, text));
+    assert_int_equal(mob_store_note_write(f.note, &FACTS, true), MOB_OK);
+    assert_true(mob_store_note_refuses(f.socket, text));
+    mob_store_note_refusal(&FACTS, expected);
+    assert_string_equal(text, expected);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +301,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_that_is_removed_is_made_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_was_half_made_gets_the_rest_of_its_room, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refusal_fits_and_says_what_helps, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_is_written_as_its_version_says, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_of_version_1_is_read_for_ever, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            one_of_an_unknown_version_is_refused_with_both_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_whose_version_is_no_number_is_damaged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_refuses_when_it_says_so, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,6 +42,8 @@ struct fake_op {
     int row; /* a get: which; -1 none */
     enum mob_gcs_table table; /* a list */
     bool list, keys_only, incarnations;
+    uint8_t prefix[MOB_GCS_KEY_MAX]; /* of a list */
+    uint32_t prefix_length;
     uint64_t after; /* of incarnations */
 };
 struct mob_gcs_log {
@@ -185,12 +187,21 @@ static inline void fake_kv(const struct fake_row *row, bool key_only, struct mob
         .version = row->version};
 }
 
+static inline bool fake_is_asked(const struct fake_op *op, int row)
+{
+    const struct fake_row *r = &FAKE.rows[row];
+    if (!op->list)
+        return row == op->row;
+    return r->table == op->table && r->key_length >= op->prefix_length &&
+        memcmp(r->key, op->prefix, op->prefix_length) == 0;
+}
+
 static inline void fake_answer_rows(struct fake_op *op, struct mob_gcs_answer *answer)
 {
     static struct mob_gcs_kv kvs[FAKE_ROWS_MAX];
     uint32_t count = 0;
     for (uint32_t i = 0; i < FAKE.row_count; i++)
-        if (FAKE.rows[i].value && (op->list ? FAKE.rows[i].table == op->table : (int)i == op->row))
+        if (FAKE.rows[i].value && fake_is_asked(op, (int)i))
             fake_kv(&FAKE.rows[i], op->keys_only, &kvs[count++]);
     for (uint32_t i = 0; op->list && op->table == MOB_GCS_CHECKPOINTS && i < count; i++)
         FAKE.value_bytes_listed += kvs[i].value_length;
@@ -422,6 +433,9 @@ enum mob_status mob_gcs_list(
     op->list = true;
     op->table = list->table;
     op->keys_only = list->keys_only;
+    op->prefix_length = list->prefix_length;
+    if (list->prefix_length > 0)
+        memcpy(op->prefix, list->prefix, list->prefix_length);
     return MOB_OK;
 }
 
