@@ -32,11 +32,13 @@
 #define RECOVERED_MAX 40u /* logs that one incarnation recovers */
 #define WRITES_MAX 160u
 #define RECORDS_MAX 120u
+#define TIDY_MAX 60u /* records that one incarnation looks at */
 #define EVENTS_MAX 8192u
 #define SILENCE (300 * MS)
 #define BLOCKS_LEAST 60u /* with fewer a run means nothing */
 #define PATIENCE (150 * MS)
 #define ASK_AGAIN (60 * MS) /* what a chain has not answered */
+#define QUIET (200 * MS) /* then no message is under way any more of whom is dead */
 
 /* In the order of where they are read: masters, the table, chains, nodes. */
 enum what {
@@ -54,6 +56,8 @@ enum what {
     AT_CHAIN_LEFT, /* what they have left unfinished */
     AT_CHAIN_RECORD, /* RECOVER: enum record_op */
     AT_CHAIN_RECOVERED,
+    AT_CHAIN_RECORDS, /* all RECOVER records */
+    AT_CHAIN_LOG, /* is it there, and RECOVERED? */
     AT_NODE_ENROLLED,
     AT_NODE_OVER,
     AT_NODE_APPENDED,
@@ -61,10 +65,12 @@ enum what {
     AT_NODE_LISTED,
     AT_NODE_LEFT,
     AT_NODE_RECORD,
-    AT_NODE_RECOVERED
+    AT_NODE_RECOVERED,
+    AT_NODE_RECORDS,
+    AT_NODE_LOG
 };
 enum table_op { TABLE_ROW = 1, TABLE_SET_ROW, TABLE_LOGS, TABLE_NOTE, TABLE_HOME };
-enum record_op { RECORD_GET = 1, RECORD_PUT, RECORD_DELETE };
+enum record_op { RECORD_GET = 1, RECORD_PUT, RECORD_DELETE, RECORD_TIDY /* a DELETE as well */ };
 enum nodesim_rule {
     NODESIM_RULE_NONE = 0,
     NODESIM_RULE_INDEX, /* the table refuses a second live incarnation of a node */
@@ -75,7 +81,9 @@ enum nodesim_rule {
     NODESIM_RULE_EARLIER, /* a node seals only logs that are earlier than its own */
     NODESIM_RULE_ALL_LOGS, /* what all earlier logs left unfinished is recovered, not what the last one did */
     NODESIM_RULE_TAKE_OVER, /* a RECOVER record is not taken from a later incarnation */
-    NODESIM_RULE_RECORD /* a RECOVER record is changed only as it was found */
+    NODESIM_RULE_RECORD, /* a RECOVER record is changed only as it was found */
+    NODESIM_RULE_TIDY_STATE, /* one is tidied only if its log is RECOVERED, or is not there */
+    NODESIM_RULE_TIDY_LISTED /* and only as it was listed */
 };
 struct event {
     int64_t at;
@@ -94,7 +102,9 @@ struct event {
     uint64_t request, start, first_start; /* of a client's: which, in which life of the chain, and at first */
     struct mob_recover_row record;
     uint32_t count;
-    struct mob_node_log *logs; /* LEFT: start is a task of log incarnation */
+    struct mob_node_log *logs; /* LEFT: start is a task of log incarnation; RECORDS: the version */
+    uint64_t home_start; /* LOG, RECORD_TIDY: the life of the chain that said so of the log */
+    bool gone; /* RECORD_TIDY: the log is not there */
     struct mob_gcs_seal *seals;
 };
 
@@ -104,11 +114,14 @@ struct chain_log {
     uint64_t incarnation, blocks;
     uint32_t node;
     bool live, recovered;
+    bool was_recovered; /* which was lost with everything: the next start recovers it again */
+    int64_t recovered_at;
 };
 struct record {
     struct mob_recover_row row;
     uint64_t version;
     bool is_back; /* its removal was lost with everything: nobody knows of it */
+    int64_t since; /* it is there as it is */
 };
 struct answered { /* a client's newest request, which is answered once */
     uint64_t request, version;
@@ -146,6 +159,7 @@ struct shard {
     bool up;
     int64_t silent_until; /* it lost a member, and has no next configuration yet */
     uint64_t epoch, start;
+    int64_t started_at; /* again */
     uint64_t ids[LOGS_MAX]; /* that it ever gave out, or that it was asked for */
     uint32_t id_count;
     bool
@@ -171,7 +185,9 @@ enum log_stage { /* of a sealed log that is recovered, as in runtime/node/recove
     LOG_REMOVING,
     LOG_SAYING, /* RECOVERED */
     LOG_OVER,
-    LOG_LOST /* the record is another's, or its fate is unknown */
+    LOG_LOST, /* the record is another's, or its fate is unknown */
+    LOG_ASKING, /* a record that is not claimed: what is its log? */
+    LOG_TIDYING
 };
 struct recovered {
     struct mob_recover_row row;
@@ -180,13 +196,22 @@ struct recovered {
     uint64_t request, first_start; /* of this stage; 0: not asked yet */
     int64_t asked_at;
 };
-enum recovery_stage { RECOVERY_LIST, RECOVERY_CLAIM, RECOVERY_READ, RECOVERY_BEGUN };
+struct tidy { /* as in runtime/node/recovery_tidy.c */
+    int64_t began;
+    struct recovered rows[TIDY_MAX];
+    uint32_t count, at;
+    uint64_t home_start; /* of the row at `at` */
+    bool gone;
+    bool listed, whole; /* whole: no record that it had listed was left for the next start */
+};
+enum recovery_stage { RECOVERY_LIST, RECOVERY_CLAIM, RECOVERY_TIDY, RECOVERY_READ, RECOVERY_BEGUN };
 struct recovery {
     enum recovery_stage stage;
-    bool heard[SHARDS_MAX]; /* LIST, READ: it has answered */
+    bool heard[SHARDS_MAX]; /* LIST, TIDY, READ: it has answered */
     int64_t asked_at[SHARDS_MAX];
     struct recovered logs[RECOVERED_MAX];
     uint32_t count;
+    struct tidy tidy;
 };
 struct block {
     uint16_t task; /* 0: it says nothing of one */
@@ -231,6 +256,11 @@ struct nodesim {
     uint64_t seed, rng[2];
     enum nodesim_rule without;
     bool trace, failed, stuck, healing;
+    bool was_whole; /* and checked */
+    uint64_t appended_until_then;
+    int64_t quiet_since; /* nobody is left who is over; 0: somebody is */
+    bool started_again; /* each node, once more */
+    uint64_t before_that[NODES_MAX]; /* its incarnation */
     char why[400];
     uint64_t cover[NODESIM_COVERS], delivered, appended;
     int64_t now;
@@ -294,13 +324,27 @@ uint32_t nodesim_tasks_left(const struct chain *c, uint32_t node, struct mob_nod
 void nodesim_tasks_lost(const struct process *p, uint64_t from, uint64_t to);
 void nodesim_check_ended(const struct mob_recover_row *row);
 void nodesim_check_recovered(const struct chain *c, const struct chain_log *log);
+void nodesim_check_tidied(const struct record *r, const struct event *e);
+struct process *nodesim_live_process(uint32_t node);
 bool nodesim_tasks_whole(void);
 void nodesim_check_whole(void);
+void nodesim_check_tidy(void);
 void nodesim_trace_what_is_left(void);
 /* nodesim_recover.c: a node's side */
 void nodesim_recovery_tick(struct process *p);
 void nodesim_recovery_heard(struct process *p, struct event *e);
 bool nodesim_recovers(const struct process *p);
+void nodesim_ask(struct process *p, struct event e);
+void nodesim_ask_all(struct process *p, enum what what);
+bool nodesim_heard_all(struct process *p);
+void nodesim_ask_record(struct process *p, struct recovered *log, enum record_op op);
+void nodesim_ask_home(struct process *p, struct recovered *log, enum what what);
+struct recovered *nodesim_recovered_log(struct process *p, uint64_t incarnation);
+void nodesim_keep(struct process *p, struct written w);
+/* nodesim_tidy.c: records that are of no use */
+bool nodesim_tidy_tick(struct process *p);
+void nodesim_tidy_heard(struct process *p, struct event *e);
+struct recovered *nodesim_tidies(struct process *p);
 /* nodesim_run.c */
 void nodesim_run(const struct sim_setup *setup, struct sim_result *result_out);
 void nodesim_kill_process(struct process *p);

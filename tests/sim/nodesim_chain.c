@@ -278,6 +278,7 @@ void nodesim_at_chain_book(uint32_t shard, struct event *e)
     *c = s->disk;
     s->epoch++;
     s->start++;
+    s->started_at = world.now;
     nodesim_count(NODESIM_STARTS);
     drop_answers_of_old_history(shard);
     blocks_come_back(shard, c);

@@ -20,6 +20,8 @@
     X(CHAIN_LEFT, "what have they left unfinished?", 10000) \
     X(CHAIN_RECORD, "a RECOVER record", 13000) \
     X(CHAIN_RECOVERED, "RECOVERED", 4600) \
+    X(CHAIN_RECORDS, "which RECOVER records are there?", 14000) \
+    X(CHAIN_LOG, "is the log of a record RECOVERED?", 5700) \
     X(NODE_ENROLLED, "ENROLLED", 12000) \
     X(NODE_OVER, "a node hears that it is over", 910) \
     X(NODE_APPENDED, "answer to a block", 73000) \
@@ -27,7 +29,9 @@
     X(NODE_LISTED, "incarnations of a node", 10000) \
     X(NODE_LEFT, "unfinished tasks of a node", 8800) \
     X(NODE_RECORD, "answer about a RECOVER record", 11000) \
-    X(NODE_RECOVERED, "answer to RECOVERED", 4200)
+    X(NODE_RECOVERED, "answer to RECOVERED", 4200) \
+    X(NODE_RECORDS, "RECOVER records", 12000) \
+    X(NODE_LOG, "what the log of a record is", 5300)
 
 /* Every question to the table (enum table_op, in its order). */
 #define NODESIM_QUESTIONS(X) \
@@ -52,6 +56,9 @@
     X(RECOVERER, "a node dies that recovers a log", 110) \
     X(RECORD_SHARD, "the shard of the record goes, whose log is on another", 49) \
     X(HOME_SHARD, "the log's shard goes, whose record is on another", 45) \
+    X(TIDIER, "a node dies, or is stopped, that tidies a record", 150) \
+    X(TIDY_SHARD, "the shard of that record goes, or that of its log", 120) \
+    X(TIDY_LATE, "or its log's, and the log's node starts, while who tidies stands still", 17) \
     X(LOST, "a message is lost", 31000) \
     X(DOUBLED, "a message is doubled", 15000) \
     X(LATE, "a message is overtaken", 47000)
@@ -94,7 +101,12 @@
     X(RECORDS_REMOVED, "records removed, all tasks having ended", 4100) \
     X(RECORDS_BACK, "records that a client has, and the chain not", 370) \
     X(RECORDS_LOST, "records of which their recoverer knows nothing any more", 19) \
-    X(RECORDS_STALE, "records at the end that nobody is at", SIM_AT_MOST(140)) \
+    X(RECORDS_STALE, "records at the end that nobody is at", SIM_AT_MOST(20)) \
+    X(TIDIED_RECOVERED, "a record was tidied: recovered log", 19) \
+    X(TIDIED_GONE, "a record was tidied: log that is gone", 2) \
+    X(TIDY_NEEDED, "records that a start left: their logs are recovered by somebody", 4300) \
+    X(TIDY_REFUSED, "records that were to be tidied, and not as they were listed", 700) \
+    X(LAST_STARTS, "nodes that started once more when all was whole", 1600) \
     X(EXPIRED, "requests of recoverers that were away when everything had died", 18) \
     X(RECOVERED, "logs recovered", 4000) \
     X(RECOVERIES_REFUSED, "nodes that end: a later one has the record", 4) \

@@ -92,9 +92,56 @@ void nodesim_fault(void)
     }
 }
 
+/* It stands still when the log's home has answered, everything of that dies, and RECOVERED with it, and the
+ * log's node starts again. */
+static bool makes_late(struct process *p, uint64_t log)
+{
+    const struct process *of = nodesim_process_of(log);
+    struct process *newest = of == NULL ? NULL : nodesim_newest_process(of->node);
+    uint32_t home = nodesim_home(log);
+    if (newest == NULL || newest == p || home == nodesim_record_shard(log) || !nodesim_answers(home) ||
+        !stop(p, world.now + 900 * MS + (int64_t)nodesim_below(900 * MS)))
+        return false;
+    if (newest->up)
+        nodesim_kill_process(newest);
+    return hit_chain(home, true);
+}
+
+/* Between what is listed, what is asked of its log, and its removal: whoever tidies it dies or is stopped, or
+ * either shard goes. */
+static void fault_of_tidy(struct process *p, uint64_t log)
+{
+    switch (nodesim_below(5)) {
+    case 0:
+        nodesim_count(NODESIM_FAULT_TIDIER);
+        nodesim_kill_process(p);
+        break;
+    case 1:
+        if (stop(p, world.now + (int64_t)nodesim_below(900 * MS)))
+            nodesim_count(NODESIM_FAULT_TIDIER);
+        break;
+    case 2:
+        if (makes_late(p, log))
+            nodesim_count(NODESIM_FAULT_TIDY_LATE);
+        break;
+    default:
+        if (hit_chain(
+                nodesim_chance(0.5) ? nodesim_record_shard(log) : nodesim_home(log), nodesim_chance(0.5)))
+            nodesim_count(NODESIM_FAULT_TIDY_SHARD);
+        break;
+    }
+}
+
 /* The record of a log is on another shard than the log; either of them goes, or the recoverer does. */
 void nodesim_fault_of_recovery(void)
 {
+    for (uint32_t i = 0; i < world.process_count; i++) {
+        const struct recovered *record = nodesim_tidies(&world.processes[i]);
+        if (record != NULL && nodesim_chance(0.05)) {
+            fault_of_tidy(&world.processes[i], record->row.incarnation);
+            return;
+        }
+    }
     struct process *p =
         nodesim_chance(0.02) ? nodesim_newest_process((uint32_t)nodesim_below(world.nodes)) : NULL;
     if (p == NULL || !p->up || p->incarnation == 0 || p->recovery.count == 0 || !nodesim_recovers(p))

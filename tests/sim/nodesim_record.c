@@ -27,7 +27,7 @@ static void set_record(struct chain *c, const struct mob_recover_row *row, uint6
     }
     if (r == NULL)
         r = &c->records[c->record_count++];
-    *r = (struct record){.row = *row, .version = version};
+    *r = (struct record){.row = *row, .version = version, .since = world.now};
 }
 
 static void remove_record(struct chain *c, uint64_t log)
@@ -62,17 +62,22 @@ static void change(struct chain *c, const struct event *e, struct event *answer)
 {
     const struct record *r = record_of(c, e->a);
     uint64_t version = r == NULL ? 0 : r->version;
-    if (version != e->b && world.without != NODESIM_RULE_RECORD) {
+    bool tidies = e->op == RECORD_TIDY;
+    if (version != e->b && world.without != (tidies ? NODESIM_RULE_TIDY_LISTED : NODESIM_RULE_RECORD)) {
         answer->status = MOB_CONFLICT;
-        nodesim_count(NODESIM_RECORDS_REFUSED);
+        nodesim_count(tidies ? NODESIM_TIDY_REFUSED : NODESIM_RECORDS_REFUSED);
         return;
     }
     answer->b = ++c->seq;
-    if (e->op == RECORD_DELETE) {
+    if (e->op == RECORD_DELETE || tidies) {
+        if (tidies && r != NULL)
+            nodesim_check_tidied(r, e);
         remove_record(c, e->a);
-        nodesim_count(NODESIM_RECORDS_REMOVED);
-        TRACE("shard %u: record of log %llu: removed by %llu", e->shard, (unsigned long long)e->a,
-            (unsigned long long)e->record.by);
+        nodesim_count(!tidies ? NODESIM_RECORDS_REMOVED
+                : e->gone     ? NODESIM_TIDIED_GONE
+                              : NODESIM_TIDIED_RECOVERED);
+        TRACE("shard %u: record of log %llu: %s by %llu", e->shard, (unsigned long long)e->a,
+            tidies ? "tidied" : "removed", (unsigned long long)e->record.by);
         return;
     }
     count_put(e, r);
@@ -148,6 +153,28 @@ static void at_recovered(struct chain *c, const struct event *e, struct event *a
     nodesim_check_recovered(c, log);
     TRACE("shard %u: log %llu is recovered", e->shard, (unsigned long long)e->a);
     log->recovered = true;
+    log->recovered_at = world.now;
+}
+
+/* Of all nodes. */
+static void records(const struct chain *c, struct event *answer)
+{
+    struct mob_node_log rows[RECORDS_MAX];
+    struct event all = {.logs = rows};
+    answer->what = AT_NODE_RECORDS;
+    for (uint32_t i = 0; i < c->record_count; i++)
+        rows[all.count++] = (struct mob_node_log){
+            .incarnation = c->records[i].row.incarnation, .start = c->records[i].version};
+    answer->count = all.count;
+    answer->logs = nodesim_copy_of(&all);
+}
+
+static void at_log(struct shard *s, const struct event *e, struct event *answer)
+{
+    const struct chain_log *log = nodesim_chain_log(&s->chain, e->a);
+    answer->what = AT_NODE_LOG;
+    answer->status = log == NULL ? MOB_NOT_FOUND : log->recovered ? MOB_OK : MOB_CONFLICT;
+    answer->home_start = s->start;
 }
 
 /* `answer` stays without `what`: there is none. */
@@ -164,6 +191,10 @@ void nodesim_at_chain_recovery(struct event *e, struct event *answer)
         at_record(s, e, answer);
     else if (e->what == AT_CHAIN_RECOVERED)
         at_recovered(&s->chain, e, answer);
+    else if (e->what == AT_CHAIN_RECORDS)
+        records(&s->chain, answer);
+    else if (e->what == AT_CHAIN_LOG)
+        at_log(s, e, answer);
 }
 
 /* ---- a chain that starts again ---- */
@@ -176,6 +207,8 @@ static void mark_again(struct chain *c, const struct written *w)
     if (log->live && !w->recovered && log->blocks > w->cut)
         log->blocks = w->cut;
     log->live = false;
+    if (w->recovered && !log->recovered)
+        log->recovered_at = world.now;
     log->recovered = log->recovered || w->recovered;
 }
 
@@ -224,9 +257,16 @@ void nodesim_records_come_back(uint32_t shard, struct chain *before)
         nodesim_count(NODESIM_RECORDS_BACK);
     }
     c->seq = before->seq > c->seq ? before->seq : c->seq;
-    for (uint32_t i = 0; i < c->record_count; i++)
-        c->records[i].is_back =
-            c->records[i].is_back || record_of(before, c->records[i].row.incarnation) == NULL;
+    for (uint32_t i = 0; i < c->count; i++) {
+        const struct chain_log *was = nodesim_chain_log(before, c->logs[i].incarnation);
+        c->logs[i].was_recovered = c->logs[i].was_recovered || (was != NULL && was->recovered);
+    }
+    for (uint32_t i = 0; i < c->record_count; i++) {
+        const struct record *was = record_of(before, c->records[i].row.incarnation);
+        c->records[i].is_back = c->records[i].is_back || was == NULL;
+        if (was == NULL || was->version != c->records[i].version)
+            c->records[i].since = world.now;
+    }
     for (uint32_t i = 0; i < world.process_count; i++) {
         struct process *p = &world.processes[i];
         bool there = p->up && p->paused_until <= world.now;

@@ -1,11 +1,12 @@
 /* A node that has its incarnation recovers what the earlier ones left, as runtime/node/recover.c and
  * recovery.c do: it lists them at all shards, takes the RECOVER record of each log by compare-and-set at the
- * shard of the record's key, reads at all shards what is unfinished, owns that, says in the record that it
- * does, ends it, has the record removed, and says RECOVERED at the log's home. */
+ * shard of the record's key, removes records that are of no use (nodesim_tidy.c), reads at all shards what is
+ * unfinished, owns that, says in the record that it does, ends it, has the record removed, and says RECOVERED
+ * at the log's home. */
 #include "tests/sim/nodesim.h"
 
 /* Over a link to the present members of that chain. */
-static void ask(struct process *p, struct event e)
+void nodesim_ask(struct process *p, struct event e)
 {
     e.from = (uint32_t)(p - world.processes);
     e.start = world.shard[e.shard].start;
@@ -13,18 +14,18 @@ static void ask(struct process *p, struct event e)
 }
 
 /* Every shard is asked, and all must have answered. */
-static void ask_all(struct process *p, enum what what)
+void nodesim_ask_all(struct process *p, enum what what)
 {
     struct recovery *r = &p->recovery;
     for (uint32_t i = 0; i < world.shards; i++) {
         if (r->heard[i] || world.now - r->asked_at[i] <= ASK_AGAIN)
             continue;
         r->asked_at[i] = world.now;
-        ask(p, (struct event){.what = what, .shard = i, .a = p->incarnation});
+        nodesim_ask(p, (struct event){.what = what, .shard = i, .a = p->incarnation});
     }
 }
 
-static bool heard_all(struct process *p)
+bool nodesim_heard_all(struct process *p)
 {
     struct recovery *r = &p->recovery;
     for (uint32_t i = 0; i < world.shards; i++)
@@ -67,7 +68,7 @@ static void give_up(struct process *p)
 
 /* ---- asking ---- */
 
-static void ask_record(struct process *p, struct recovered *log, enum record_op op)
+void nodesim_ask_record(struct process *p, struct recovered *log, enum record_op op)
 {
     uint32_t shard = nodesim_record_shard(log->row.incarnation);
     if (log->request == 0) {
@@ -80,7 +81,7 @@ static void ask_record(struct process *p, struct recovered *log, enum record_op 
     if (world.now - log->asked_at <= ASK_AGAIN)
         return;
     log->asked_at = world.now;
-    ask(p,
+    nodesim_ask(p,
         (struct event){.what = AT_CHAIN_RECORD,
             .shard = shard,
             .a = log->row.incarnation,
@@ -88,15 +89,17 @@ static void ask_record(struct process *p, struct recovered *log, enum record_op 
             .op = op,
             .request = log->request,
             .first_start = log->first_start,
+            .home_start = p->recovery.tidy.home_start,
+            .gone = p->recovery.tidy.gone,
             .record = log->row});
 }
 
-static void ask_home(struct process *p, struct recovered *log, enum what what)
+void nodesim_ask_home(struct process *p, struct recovered *log, enum what what)
 {
     if (world.now - log->asked_at <= ASK_AGAIN)
         return;
     log->asked_at = world.now;
-    ask(p,
+    nodesim_ask(p,
         (struct event){.what = what,
             .shard = nodesim_home(log->row.incarnation),
             .a = log->row.incarnation,
@@ -117,29 +120,31 @@ static void step_log(struct process *p, struct recovered *log)
 {
     switch (log->stage) {
     case LOG_SEALING:
-        ask_home(p, log, AT_CHAIN_SEAL);
+        nodesim_ask_home(p, log, AT_CHAIN_SEAL);
         break;
     case LOG_CLAIMING:
     case LOG_TAKING:
     case LOG_ENDING:
-        ask_record(p, log, RECORD_PUT);
+        nodesim_ask_record(p, log, RECORD_PUT);
         break;
     case LOG_LOOKING:
-        ask_record(p, log, RECORD_GET);
+        nodesim_ask_record(p, log, RECORD_GET);
         break;
     case LOG_ENDED:
         if (all_have_ended(p, log))
             enter(log, LOG_REMOVING);
         break;
     case LOG_REMOVING:
-        ask_record(p, log, RECORD_DELETE);
+        nodesim_ask_record(p, log, RECORD_DELETE);
         break;
     case LOG_SAYING:
-        ask_home(p, log, AT_CHAIN_RECOVERED);
+        nodesim_ask_home(p, log, AT_CHAIN_RECOVERED);
         break;
     case LOG_TAKEN:
     case LOG_OVER:
     case LOG_LOST:
+    case LOG_ASKING:
+    case LOG_TIDYING:
         break;
     }
 }
@@ -161,8 +166,8 @@ void nodesim_recovery_tick(struct process *p)
     bool taken = true;
     switch (r->stage) {
     case RECOVERY_LIST:
-        ask_all(p, AT_CHAIN_LIST);
-        if (heard_all(p))
+        nodesim_ask_all(p, AT_CHAIN_LIST);
+        if (nodesim_heard_all(p))
             r->stage = RECOVERY_CLAIM;
         break;
     case RECOVERY_CLAIM:
@@ -171,11 +176,15 @@ void nodesim_recovery_tick(struct process *p)
             taken = taken && r->logs[i].stage == LOG_TAKEN;
         }
         if (taken)
+            r->stage = RECOVERY_TIDY;
+        break;
+    case RECOVERY_TIDY:
+        if (nodesim_tidy_tick(p))
             r->stage = RECOVERY_READ;
         break;
     case RECOVERY_READ:
-        ask_all(p, AT_CHAIN_LEFT);
-        if (heard_all(p))
+        nodesim_ask_all(p, AT_CHAIN_LEFT);
+        if (nodesim_heard_all(p))
             begin(p);
         break;
     case RECOVERY_BEGUN:
@@ -187,7 +196,7 @@ void nodesim_recovery_tick(struct process *p)
 
 /* ---- answers ---- */
 
-static struct recovered *log_of(struct process *p, uint64_t incarnation)
+struct recovered *nodesim_recovered_log(struct process *p, uint64_t incarnation)
 {
     for (uint32_t i = 0; i < p->recovery.count; i++)
         if (p->recovery.logs[i].row.incarnation == incarnation)
@@ -235,7 +244,7 @@ static void on_left(struct process *p, const struct event *e)
         return;
     r->heard[e->shard] = true;
     for (uint32_t i = 0; i < e->count; i++) {
-        struct recovered *log = log_of(p, e->logs[i].incarnation);
+        struct recovered *log = nodesim_recovered_log(p, e->logs[i].incarnation);
         if (world.without == NODESIM_RULE_ALL_LOGS && e->logs[i].incarnation != newest_of(r))
             continue;
         nodesim_task_own(p, (uint16_t)e->logs[i].start, e->logs[i].incarnation);
@@ -246,7 +255,7 @@ static void on_left(struct process *p, const struct event *e)
 }
 
 /* What the client keeps until it is on disk: here for as long as it lives. */
-static void keep(struct process *p, struct written w)
+void nodesim_keep(struct process *p, struct written w)
 {
     if (p->write_count == WRITES_MAX)
         nodesim_fail("too many writes of one process");
@@ -268,7 +277,7 @@ static void on_changed(struct process *p, struct recovered *log, const struct ev
 {
     bool claims = log->stage == LOG_CLAIMING || log->stage == LOG_TAKING;
     if (e->status == MOB_OK) {
-        keep(p,
+        nodesim_keep(p,
             (struct written){.shard = e->shard,
                 .seq = e->b,
                 .request = e->request,
@@ -304,7 +313,7 @@ static void on_home(struct process *p, struct recovered *log, const struct event
     if (log == NULL || log->stage != (says ? LOG_SAYING : LOG_SEALING))
         return;
     if (e->status == MOB_OK)
-        keep(p,
+        nodesim_keep(p,
             (struct written){.shard = e->shard, .log = e->a, .mark = true, .recovered = says, .cut = e->b});
     if (says && e->status != MOB_OK)
         nodesim_count(NODESIM_RECORDS_LOST);
@@ -313,11 +322,14 @@ static void on_home(struct process *p, struct recovered *log, const struct event
 
 void nodesim_recovery_heard(struct process *p, struct event *e)
 {
-    struct recovered *log = log_of(p, e->a);
+    struct recovered *log = nodesim_recovered_log(p, e->a);
     if (e->what == AT_NODE_LISTED)
         on_listed(p, e);
     else if (e->what == AT_NODE_LEFT)
         on_left(p, e);
+    else if (e->what == AT_NODE_RECORDS || e->what == AT_NODE_LOG ||
+        (log == NULL && e->what == AT_NODE_RECORD))
+        nodesim_tidy_heard(p, e);
     else if (e->what == AT_NODE_RECORD)
         on_record(p, log, e);
     else

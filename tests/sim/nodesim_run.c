@@ -17,8 +17,10 @@
  *   - a task is seen to end once; who says in a record that all which a log has left is its own, owns it; a
  *     log counts as recovered when all of that has ended;
  *   - when all faults have ended each node has one live incarnation, with all blocks of which it was told,
- *     the others are sealed, each task that was logged has ended once, and no record is left behind
- *     ("stuck", when it does not come to that).
+ *     the others are sealed, each task that was logged has ended once, and no record is left behind of a node
+ *     that started since ("stuck", when it does not come to that);
+ *   - when each node has started once more then, no record is left at all, and every log that does not live
+ * is recovered. No record goes as one of no use that a living incarnation is at.
  */
 #include "tests/sim/nodesim.h"
 
@@ -177,6 +179,61 @@ static bool is_whole(void)
     return each && open == world.nodes && nodesim_tasks_whole();
 }
 
+/* Who is over, and has not heard of it, may still write a record that is of no use. */
+static bool is_quiet(void)
+{
+    bool quiet = true;
+    for (uint32_t i = 0; i < world.process_count; i++) {
+        const struct process *p = &world.processes[i];
+        quiet = quiet && (!p->up || p->incarnation == 0 || p == nodesim_live_process(p->node));
+    }
+    if (!quiet)
+        world.quiet_since = 0;
+    else if (world.quiet_since == 0)
+        world.quiet_since = world.now;
+    return quiet && world.now - world.quiet_since > QUIET;
+}
+
+/* Each node, so that it tidies what its starts before could not know of. */
+static void start_once_more(void)
+{
+    world.started_again = true;
+    for (uint32_t n = 0; n < world.nodes; n++) {
+        struct process *p = nodesim_live_process(n);
+        world.before_that[n] = p->incarnation;
+        nodesim_count(NODESIM_LAST_STARTS);
+        nodesim_kill_process(p);
+    }
+}
+
+static bool has_started_once_more(void)
+{
+    bool each = world.started_again;
+    for (uint32_t n = 0; n < world.nodes && each; n++)
+        each = nodesim_live_process(n)->incarnation != world.before_that[n];
+    return each;
+}
+
+/* True: that was the run. */
+static bool is_over(void)
+{
+    if (!world.healing || !is_whole())
+        return false;
+    if (!world.was_whole) {
+        world.was_whole = true;
+        world.appended_until_then = world.appended;
+        nodesim_check_whole();
+    }
+    if (has_started_once_more()) {
+        nodesim_check_whole();
+        nodesim_check_tidy();
+        return true;
+    }
+    if (!world.started_again && is_quiet())
+        start_once_more();
+    return false;
+}
+
 /* Each message, and each question to the table, has its counter. */
 #define COUNTED(name, text, minimum) \
     _Static_assert( \
@@ -297,11 +354,8 @@ void nodesim_run(const struct sim_setup *setup, struct sim_result *result_out)
         world.now = at;
         world.healing = at - start > RUN_NS;
         tick();
-        if (world.failed || (world.healing && is_whole())) {
-            if (!world.failed)
-                nodesim_check_whole();
+        if (world.failed || is_over())
             break;
-        }
         if (at - start > RUN_NS + HEAL_NS) {
             nodesim_fail("not whole %lld ms after the last fault", HEAL_NS / MS);
             world.stuck = true;
@@ -310,8 +364,8 @@ void nodesim_run(const struct sim_setup *setup, struct sim_result *result_out)
     }
     *result_out = (struct sim_result){.failed = world.failed,
         .stuck = world.stuck,
-        .is_void =
-            !world.failed && (world.cover[NODESIM_GIVEN] < world.nodes || world.appended < BLOCKS_LEAST),
+        .is_void = !world.failed &&
+            (world.cover[NODESIM_GIVEN] < world.nodes || world.appended_until_then < BLOCKS_LEAST),
         .events = world.delivered,
         .operations = world.appended,
         .virtual_ns = world.now - start};

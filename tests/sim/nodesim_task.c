@@ -141,7 +141,7 @@ void nodesim_check_recovered(const struct chain *c, const struct chain_log *log)
                 (unsigned long long)log->incarnation, t);
 }
 
-static struct process *live_process(uint32_t node)
+struct process *nodesim_live_process(uint32_t node)
 {
     for (uint32_t i = 0; i < world.process_count; i++) {
         struct process *p = &world.processes[i];
@@ -156,7 +156,7 @@ static struct process *live_process(uint32_t node)
 bool nodesim_tasks_whole(void)
 {
     for (uint32_t n = 0; n < world.nodes; n++) {
-        const struct process *p = live_process(n);
+        const struct process *p = nodesim_live_process(n);
         if (p == NULL || p->owned_count > 0 || nodesim_recovers(p) ||
             (p->asking && p->blocks[p->acked].task != 0))
             return false;
@@ -214,15 +214,34 @@ static bool recoverer_was_away(uint32_t shard, uint64_t log)
     return false;
 }
 
+/* Some incarnation of that node started when it was of no use already, and listed it. */
+static bool was_to_be_tidied(const struct record *r, const struct process *by, const struct chain_log *log)
+{
+    int64_t since =
+        log != NULL ? log->recovered_at : world.shard[nodesim_home(r->row.incarnation)].started_at;
+    if (log != NULL && !log->recovered)
+        return false;
+    since = since > r->since ? since : r->since;
+    for (uint32_t i = 0; i < world.process_count && by != NULL; i++) {
+        struct process *p = &world.processes[i];
+        if (p->node == by->node && p->recovery.tidy.whole && p->recovery.tidy.began > since &&
+            nodesim_recovered_log(p, r->row.incarnation) == NULL)
+            return true;
+    }
+    return false;
+}
+
 /* A record may be left that nobody is at: an incarnation that stood still, and does not know that it is over,
- * took it when all had been done; or its removal, or its log, was lost with everything. */
+ * took it when all had been done; or its removal, or its log, or its log's RECOVERED, was lost with
+ * everything. Until a node of that name starts. */
 static bool is_excused(uint32_t shard, const struct record *r)
 {
     const struct process *by = nodesim_process_of(r->row.by);
     const struct chain_log *log =
         nodesim_chain_log(&world.shard[nodesim_home(r->row.incarnation)].chain, r->row.incarnation);
-    bool dead = by == NULL || by != live_process(by->node); /* also who has not heard of it */
-    return (dead && (log == NULL || log->recovered || r->is_back)) ||
+    bool dead = by == NULL || by != nodesim_live_process(by->node); /* also who has not heard of it */
+    return (dead && (log == NULL || log->recovered || log->was_recovered || r->is_back) &&
+               !was_to_be_tidied(r, by, log)) ||
         recoverer_was_away(shard, r->row.incarnation);
 }
 
@@ -241,7 +260,39 @@ static void check_records(uint32_t shard)
 void nodesim_check_whole(void)
 {
     for (uint32_t n = 0; n < world.nodes; n++)
-        check_tasks_of(live_process(n));
+        check_tasks_of(nodesim_live_process(n));
     for (uint32_t i = 0; i < world.shards; i++)
         check_records(i);
+}
+
+/* Each node has started once more, and nobody is left who is over: so is no record, nor a log to recover. */
+void nodesim_check_tidy(void)
+{
+    for (uint32_t i = 0; i < world.shards; i++) {
+        const struct chain *c = &world.shard[i].chain;
+        for (uint32_t k = 0; k < c->record_count; k++)
+            nodesim_fail("the record of log %llu, by %llu, is left when each node has started once more",
+                (unsigned long long)c->records[k].row.incarnation, (unsigned long long)c->records[k].row.by);
+        for (uint32_t k = 0; k < c->count; k++)
+            if (!c->logs[k].live && !c->logs[k].recovered)
+                nodesim_fail("log %llu is not recovered when each node has started once more",
+                    (unsigned long long)c->logs[k].incarnation);
+    }
+}
+
+/* `r` goes because its log was found RECOVERED, or not found: nobody is at it who needs it. Where the log's
+ * home lost that with everything afterwards, it still is what was listed. */
+void nodesim_check_tidied(const struct record *r, const struct event *e)
+{
+    struct shard *home = &world.shard[nodesim_home(r->row.incarnation)];
+    const struct process *by = nodesim_process_of(r->row.by);
+    const struct chain_log *log = nodesim_chain_log(&home->chain, r->row.incarnation);
+    const struct chain_log *own =
+        by == NULL ? NULL : nodesim_chain_log(&world.shard[nodesim_home(r->row.by)].chain, r->row.by);
+    bool of_use =
+        home->up && log != NULL && !log->recovered && by != NULL && by->up && own != NULL && own->live;
+    if (of_use && (home->start == e->home_start || r->version != e->b))
+        nodesim_fail("the record of log %llu, which %llu recovers, is tidied by %llu",
+            (unsigned long long)r->row.incarnation, (unsigned long long)r->row.by,
+            (unsigned long long)e->record.by);
 }
