@@ -147,8 +147,8 @@ enum sim_fault_kind {
     X(CLIENTS_LEFT, "clients that said good-bye, and whose place was free at once", 270) \
     X(PLACES_AGAIN, "clients that came after others had left", 240) \
     X(DUPLICATES, "duplicates answered from the table", 49000) \
-    X(PACED, "requests that waited for a joiner, and came again", 1000) \
-    X(PACED_TOLD, "the same at a head, which its tail had told", 400) \
+    X(PACED, "requests that waited for a joiner, and came again", 100) \
+    X(PACED_TOLD, "the same at a head, which its tail had told", 100) \
     X(OPENED_BEFORE, "clients that asked again for their id", 1800) \
     X(READS_LEASE, "reads answered under the lease", 45000) \
     X(READS_SOLE, "reads answered by a sole member", 24000) \
