@@ -44,6 +44,11 @@ def flushed(c, name):
     return status(c).get("postgres", {}).get(name, -1)
 
 
+def log_of_member(c):
+    with open(c.directory + "/logs/gcs.log", encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
 def refused(c):
     """A directory with another cluster's secret: the tool says why at once, and so does the member's log."""
     path = c.directory + "/cluster-secret"
@@ -57,8 +62,7 @@ def refused(c):
         file.write(secret)
     for one in done:
         check(one.returncode == 6 and "refuse each other" in one.stderr and "secret" in one.stderr, "refused", one)
-    with open(c.directory + "/logs/gcs.log", encoding="utf-8", errors="replace") as file:
-        check("reason=unauthenticated" in file.read(), "the member's log")
+    c.until("the member's log says it, too", lambda: "reason=unauthenticated" in log_of_member(c))  # the supervisor writes it
 
 
 class Redis:
