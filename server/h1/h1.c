@@ -259,7 +259,7 @@ static void say_behind(struct connection *c, int64_t now)
         return;
     c->behind_said = true;
     MOB_LOG_WARN("h1", "behind", "fd=%d phase=%d requests=%u late_ms=%lld", c->fd, (int)phase_of(c),
-        c->requests, (long long)(late_ns / MOB_MS));
+        atomic_load_explicit(&c->requests, memory_order_relaxed), (long long)(late_ns / MOB_MS));
 }
 
 /* Twice in a row, since its thread may have in its hands what it read just before the first look. */

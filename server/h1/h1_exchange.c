@@ -90,7 +90,7 @@ void *h1_on_target(void *cls, const char *target, struct MHD_Connection *mhd)
     exchange->request->front_cls = exchange;
     exchange->request->fd = connection->fd;
     exchange->request->park_list = connection->shard->park_list;
-    connection->requests++;
+    atomic_fetch_add_explicit(&connection->requests, 1, memory_order_relaxed);
     h1_set_deadline(connection, connection->shard->h1->options.head_timeout_ms);
     exchange->refused = !h1_enter(connection, H1_READING);
     if (!exchange->refused)

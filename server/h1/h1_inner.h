@@ -38,7 +38,7 @@ struct connection {
     bool held_up; /* sweep: it was late, and seen to wait for its client */
     bool behind_said; /* sweep: that its thread has not come to it for long */
     bool expired; /* sweep: shut down already */
-    unsigned requests; /* begun on this connection */
+    _Atomic unsigned requests; /* begun on this connection; read by who says that it is behind */
 };
 
 /* One request and what this front needs beside it. */
