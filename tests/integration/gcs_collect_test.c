@@ -47,11 +47,7 @@ static void put(struct mob_gcs *gcs, uint64_t value)
         .value = &value,
         .value_length = sizeof value,
         .if_version = UINT64_MAX};
-    struct mob_gcs_sync sync = {0};
-    struct mob_gcs_result *result = NULL;
-    assert_int_equal(mob_gcs_put(gcs, &one, mob_gcs_sync_done, &sync), MOB_OK);
-    assert_int_equal(mob_gcs_sync_wait(gcs, &sync, mob_now() + DEADLINE_NS, &result), MOB_OK);
-    mob_gcs_result_destroy(result);
+    assert_int_equal(mob_gcs_put_wait(gcs, &one, mob_now() + DEADLINE_NS, NULL), MOB_OK);
 }
 
 /* Another process that was answered, and is killed. */
