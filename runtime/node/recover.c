@@ -459,7 +459,7 @@ enum mob_status node_recover(struct node *node)
     if (status == MOB_OK)
         status = recovery_claim(node, deadline);
     if (status == MOB_OK)
-        recovery_tidy(node, deadline);
+        status = recovery_tidy(node, deadline);
     if (status == MOB_OK)
         node_event_started(node, previous, cut, deadline);
     if (status == MOB_OK)

@@ -56,9 +56,9 @@ static enum mob_status look_at(struct node *node, const struct mob_gcs_kv *kv, i
     return status;
 }
 
-void recovery_tidy(struct node *node, int64_t deadline)
+enum mob_status recovery_tidy(struct node *node, int64_t deadline)
 {
-    uint8_t after[MOB_RECOVER_KEY_BYTES];
+    uint8_t after[MOB_GCS_KEY_MAX];
     struct mob_gcs_list list = {.table = MOB_GCS_NODES,
         .prefix = MOB_RECOVER_PREFIX,
         .prefix_length = sizeof MOB_RECOVER_PREFIX - 1,
@@ -76,11 +76,13 @@ void recovery_tidy(struct node *node, int64_t deadline)
             status = look_at(node, &answer->kvs[i], deadline);
         more = status == MOB_OK && answer->next != 0 && answer->kv_count > 0;
         if (more) {
-            list.after_length = sizeof after;
-            memcpy(after, answer->kvs[answer->kv_count - 1].key, sizeof after);
+            const struct mob_gcs_kv *last = &answer->kvs[answer->kv_count - 1];
+            list.after_length = last->key_length;
+            memcpy(after, last->key, last->key_length);
         }
         mob_gcs_result_destroy(result);
     }
     if (status != MOB_OK)
-        MOB_LOG_WARN("recover", "not_tidied", "status=%s", mob_status_code(status));
+        MOB_LOG_ERROR("recover", "not_tidied", "status=%s", mob_status_code(status));
+    return status;
 }

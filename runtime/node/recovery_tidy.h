@@ -10,8 +10,9 @@
 
 #include "runtime/node/node.h"
 
-/* Removes the records of logs that are earlier than this node's, and either RECOVERED or not there at all.
- * What cannot be asked now is left for the next start. */
-void recovery_tidy(struct node *node, int64_t deadline);
+/* Removes the records of logs that are earlier than this node's, and either RECOVERED or not there at all. An
+ * error ends the start, as those of its other steps do: what is not answered yet comes to frames of here, so
+ * the client has to go. */
+MOB_MUST_USE enum mob_status recovery_tidy(struct node *node, int64_t deadline);
 
 #endif
