@@ -224,10 +224,11 @@ static void say_what_is_lost(const struct cli_call *call)
     uint32_t shard;
     if (!replicas_lost(cli_directory(call), shards, path))
         return;
-    if (replicas_lost_all(cli_directory(call), shards, &shard))
+    if (replicas_lost_all(cli_directory(call), shards, &shard) && waits)
         cli_say(
             "no member of shard %u of the control store has data (%s), so nothing starts until one of them "
-            "has it again: put back its appendonlydir. If all of it is lost for good: another --dir",
+            "has it again: put back its appendonlydir. If all of it is lost for good: "
+            "--gcs-start-without-all on, which begins with nothing but what PostgreSQL has",
             shard, path);
     else if (waits)
         cli_say("%s has no data, though the control store had a member there: if only that one may have what "

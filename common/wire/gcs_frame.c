@@ -110,7 +110,7 @@ const char *mob_gcs_frame_name(uint8_t type)
         "POSITION", "RESEND", "READ", "CONFIG", "JOIN", "SNAPSHOT", "LOG", "JOINED", "LEAVE"};
     static const char *const peers[MOB_GCS_PEER_TYPES - MOB_GCS_LINK_HELLO] = {"LINK_HELLO", "LINK_CHALLENGE",
         "LINK_PROOF", "LINK_READY", "LINK_REFUSED", "REPORT", "LEASE", "BOOK", "ENTER", "ENROLL", "ENROLLED",
-        "NODE_BEAT", "NODE_HEARD"};
+        "NODE_BEAT", "NODE_HEARD", "BEGIN_ANEW"};
     if (type >= MOB_GCS_LINK_HELLO && type < MOB_GCS_PEER_TYPES)
         return peers[type - MOB_GCS_LINK_HELLO];
     if (type >= MOB_GCS_UPD && type < MOB_GCS_LINK_TYPES)

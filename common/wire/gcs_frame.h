@@ -84,6 +84,7 @@ enum mob_gcs_peer_type {
     MOB_GCS_ENROLLED = 74, /* master to node: which that is, or where its home is */
     MOB_GCS_NODE_BEAT = 75, /* node to master: it lives, or leaves */
     MOB_GCS_NODE_HEARD = 76, /* master to node: its answer */
+    MOB_GCS_BEGIN_ANEW = 77, /* master to member: no store of the chain is left, so make one */
     MOB_GCS_PEER_TYPES
 };
 

@@ -19,9 +19,9 @@
 #include "common/base/status.h"
 #include "common/wire/gcs_link.h"
 
-/* 1: configurations did not say when the chain was last started, nor sources to a joiner that they are there
- */
-#define MOB_GCS_PEER_PROTOCOL 2u
+/* 1: configurations did not say when the chain was last started, nor sources to a joiner that they are there;
+ * 2: no member was told to begin anew */
+#define MOB_GCS_PEER_PROTOCOL 3u
 #define MOB_GCS_NONCE_BYTES 32u
 #define MOB_GCS_PROOF_BYTES 32u
 #define MOB_GCS_ADDRESS_MAX 112u /* with NUL: a path, or host:port */
@@ -76,6 +76,15 @@ struct mob_gcs_lease {
 struct mob_gcs_enter {
     uint64_t member, epoch;
 };
+/* A store without anything, behind all that was ever given out; and what is known of what was lost. */
+struct mob_gcs_begin_anew {
+    uint64_t member;
+    uint64_t epoch, seq; /* of the new store: its chain has a later epoch, its first entry seq + 1 */
+    uint64_t flushed; /* blocks up to here are read from PostgreSQL; 0: it has none */
+    uint64_t lost_epoch; /* of the last configuration */
+    uint64_t lost_seq; /* the chain had come at least so far */
+    uint64_t newest_log; /* incarnation */
+};
 /* A node and the master of its home shard (gcs/chain/node_watch.h). */
 struct mob_gcs_enroll {
     uint64_t start; /* random number of this start of the process */
@@ -109,7 +118,7 @@ struct mob_gcs_book {
 _Static_assert(sizeof(struct mob_gcs_link_hello) == 288 && sizeof(struct mob_gcs_link_challenge) == 96 &&
         sizeof(struct mob_gcs_link_refused) == 128 && sizeof(struct mob_gcs_report) == 120 &&
         sizeof(struct mob_gcs_lease) == 40 && sizeof(struct mob_gcs_book) == 88 + 7 * 224 &&
-        sizeof(struct mob_gcs_enroll) == 80 && sizeof(struct mob_gcs_enrolled) == 16 &&
+        sizeof(struct mob_gcs_begin_anew) == 56 && sizeof(struct mob_gcs_enroll) == 80 && sizeof(struct mob_gcs_enrolled) == 16 &&
         sizeof(struct mob_gcs_seal) * MOB_GCS_SEALS_MAX == MOB_GCS_FRAME_HEAD_MAX,
     "layouts on the wire");
 

@@ -55,13 +55,18 @@ enum mob_membership_action_type {
     MOB_MEMBERSHIP_ANSWER, /* to `member`: heard_ns, and if `lease` the read lease for sent_ns. While all is
                               even, to every other heartbeat */
     MOB_MEMBERSHIP_JOIN, /* `member` is to be a new one: config.epoch is the newest */
-    MOB_MEMBERSHIP_HURRY /* `member` is to report at once, and at the full rate for a while; heard_ns: now */
+    MOB_MEMBERSHIP_HURRY, /* `member` is to report at once, and at the full rate for a while; heard_ns: now */
+    /* No store of the chain is left, and a person gave them up: `member`, whose store is worth nothing, is to
+     * make one that is empty, behind all that was ever given out (beginning.h), and to come back with it as
+     * its next life. `seq`: the chain had come at least so far. Said again and again until one is back. */
+    MOB_MEMBERSHIP_BEGIN_ANEW
 };
 struct mob_membership_action {
     enum mob_membership_action_type type;
     uint64_t member;
     bool lease;
     int64_t sent_ns, heard_ns;
+    uint64_t seq;
     struct mob_gcs_config config;
 };
 
@@ -78,7 +83,8 @@ struct mob_membership_options {
     int64_t tick_slow_ns; /* while all have said that they will be quiet, or nobody can be left out */
     int64_t reread_ns; /* how often to look for a configuration that seemed lost and came to the table late */
     int64_t gather_ns; /* after everything died: wait so long for all of the last configuration */
-    bool start_without_all; /* then start with the best that is there: what only others had is lost */
+    bool start_without_all; /* then start with the best that is there: what only others had is lost. When as
+                               many members as the chain has are there, and none has a store, with nothing */
 };
 #define MOB_MEMBERSHIP_SUSPICION_NS (12 * 1000000ll)
 #define MOB_MEMBERSHIP_STALL_NS (5 * 1000000000ll)
@@ -113,8 +119,7 @@ enum mob_membership_wait {
                                         it are not */
     MOB_MEMBERSHIP_WAITS_FOR_A_WORD, /* none is, but one that had been left out: start_without_all begins
                                         there */
-    MOB_MEMBERSHIP_WAITS_FOR_A_STORE /* nobody who is here has one: start_without_all has nothing to begin
-                                        with */
+    MOB_MEMBERSHIP_WAITS_FOR_A_STORE /* nobody who is here has one: start_without_all begins with nothing */
 };
 enum mob_membership_wait mob_membership_waits(const struct mob_membership *m);
 /* How long the owner may wait until the next tick, if nothing comes. */

@@ -3,6 +3,8 @@
 #include "common/base/log.h"
 #include "gcs/chain/membership_inner.h"
 
+#define BEGIN_ANEW_AGAIN_NS (1000 * 1000000ll) /* time for a member to do so, and to come back */
+
 static void config_add(struct mob_gcs_config *config, uint64_t member)
 {
     config->members[config->count++] = member;
@@ -57,9 +59,9 @@ static void say_waits(
                                             "what came later; if the stores of "
                                             "the others are lost: gcs-start-without-all",
         [MOB_MEMBERSHIP_WAITS_FOR_A_STORE] =
-            "no member that is here has a store, so there is nothing to start from, with "
-            "gcs-start-without-all neither: put back the files of Redis (appendonlydir) of a member of the "
-            "last chain; if all are lost, so is what they had: begin anew with an empty --dir"};
+            "no member that is here has a store: put back the files of Redis (appendonlydir) of a member of the "
+            "last chain; if all are lost: gcs-start-without-all, which begins with nothing but what "
+            "PostgreSQL has"};
     bool said = (m->said_waits & 1u << what) != 0;
     m->waits = what;
     m->said_waits |= 1u << what;
@@ -138,6 +140,61 @@ static const struct known *best_of_others(const struct mob_membership *m, int64_
     return best;
 }
 
+/* Members of the chain that live, and were never synced: they wait for what is gone. */
+static uint32_t left_behind(struct mob_membership *m, int64_t now_ns)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < m->config.count; i++)
+        count += membership_alive(m, i, now_ns) && !membership_alive_and_synced(m, i, now_ns);
+    return count;
+}
+
+/* No store is left that could still come: as many members as the chain has are here, each with one that is
+ * worth nothing, so there is no place from which another could come back. Gives one of them, always the same
+ * as long as it is there. */
+static const struct known *one_without_store(struct mob_membership *m, int64_t now_ns)
+{
+    const struct known *first = NULL;
+    uint32_t count = left_behind(m, now_ns), needed = m->options.replicas;
+    if (needed < m->config.count)
+        needed = m->config.count;
+    for (uint32_t i = 0; i < m->known_count; i++) {
+        const struct known *k = &m->known[i];
+        if (!is_back(m, k, now_ns))
+            continue;
+        if (k->report.stored_synced != 0)
+            return NULL;
+        if (first == NULL || k->report.member < first->report.member)
+            first = k;
+        count++;
+    }
+    return count >= needed ? first : NULL;
+}
+
+/* How far this master, which may be younger than the chain, knows that it had come. */
+static uint64_t furthest_heard(const struct mob_membership *m)
+{
+    uint64_t seq = 0;
+    for (uint32_t i = 0; i < m->known_count; i++)
+        if (m->known[i].report.applied > seq)
+            seq = m->known[i].report.applied;
+    return seq;
+}
+
+/* Answered by a member that comes back with a store, as if it had been left out before. */
+static void begin_anew(struct mob_membership *m, int64_t now_ns)
+{
+    const struct known *k = one_without_store(m, now_ns);
+    if (k == NULL || now_ns - m->anew_ns < BEGIN_ANEW_AGAIN_NS)
+        return;
+    m->anew_ns = now_ns;
+    (void)membership_push(m,
+        &(struct mob_membership_action){.type = MOB_MEMBERSHIP_BEGIN_ANEW,
+            .member = k->report.member,
+            .seq = furthest_heard(m),
+            .config = m->config});
+}
+
 /* `best`: of those of the newest configuration. */
 static enum mob_membership_wait waits_for(struct mob_membership *m, const struct known *best, int64_t now_ns)
 {
@@ -152,6 +209,7 @@ static void decide_start(struct mob_membership *m, int64_t now_ns)
 {
     if (m->died_ns == 0) {
         m->died_ns = now_ns;
+        m->anew_ns = 0;
         m->said_waits = 0;
     }
     uint32_t missing;
@@ -163,9 +221,13 @@ static void decide_start(struct mob_membership *m, int64_t now_ns)
     if (begins == NULL || (missing > 0 && !given_up)) {
         if (waited)
             say_waits(m, waits_for(m, best, now_ns), missing, best);
+        if (given_up && m->waits == MOB_MEMBERSHIP_WAITS_FOR_A_STORE)
+            begin_anew(m, now_ns);
         return;
     }
     struct mob_gcs_config next = next_config(m);
+    if (next.epoch <= begins->report.stored_epoch) /* of a store that began anew */
+        next.epoch = begins->report.stored_epoch + 1;
     next.start = 1;
     next.started = next.epoch;
     config_add(&next, begins->report.member);

@@ -30,6 +30,7 @@ struct mob_membership {
     uint64_t leased; /* who got the last lease, which may last until leased_until_ns */
     int64_t leased_until_ns;
     bool quiet; /* a configuration is in the table that nobody may hear of before that */
+    int64_t anew_ns; /* when somebody was last told to begin anew; 0: not since everything died */
     enum mob_membership_wait waits; /* after everything died */
     uint32_t said_waits; /* bits: which of them were said since */
     struct known known[MOB_MEMBERSHIP_MEMBERS_MAX];

@@ -183,6 +183,15 @@ bool mob_node_watch_settled(const struct mob_node_watch *w)
     return w->active && (!w->noting || !MOB_RULE(NODE_SETTLED));
 }
 
+uint64_t mob_node_watch_newest(const struct mob_node_watch *w)
+{
+    uint64_t newest = 0;
+    for (uint32_t i = 0; i < w->log_count; i++)
+        if (w->logs[i].log.incarnation > newest)
+            newest = w->logs[i].log.incarnation;
+    return newest;
+}
+
 uint32_t mob_node_watch_seals(const struct mob_node_watch *w, struct mob_gcs_seal *seals_out)
 {
     uint32_t count = 0;

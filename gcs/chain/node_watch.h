@@ -119,6 +119,8 @@ bool mob_node_watch_next(struct mob_node_watch *w, struct mob_node_watch_action 
 
 /* No record is under way: what is in memory is what is in the table. */
 bool mob_node_watch_settled(const struct mob_node_watch *w);
+/* The newest incarnation that the table has; 0: none. */
+uint64_t mob_node_watch_newest(const struct mob_node_watch *w);
 /* All that is dead or sealed, with the cut where one is recorded (else UINT64_MAX): for a chain that starts
  * again. At most MOB_GCS_SEALS_MAX. */
 uint32_t mob_node_watch_seals(const struct mob_node_watch *w, struct mob_gcs_seal *seals_out);

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "gcs/chain/beginning.h"
 #include "gcs/master/master_inner.h"
 
 #define TICK_NS (1 * MOB_MS)
@@ -121,6 +122,46 @@ static void on_inserted(struct master *m, const struct mob_table_answer *a)
         (unsigned long long)(c->count > 0 ? c->members[c->count - 1] : 0));
 }
 
+/* ---- a chain of which no store is left ---- */
+
+static void ask_watermark(struct master *m, const struct mob_membership_action *a)
+{
+    struct mob_table_question q = {.op = MOB_TABLE_WATERMARK};
+    if (m->anew.tag != 0 && m->now_ns < m->anew.deadline)
+        return;
+    m->anew.member = a->member;
+    m->anew.seq = a->seq;
+    if (!master_ask(m, &q, &m->anew.tag, &m->anew.deadline))
+        m->anew.tag = 0;
+}
+
+/* What the database has stays readable; all else of the chain is lost, and no name of it is used again. */
+static void on_watermark(struct master *m, const struct mob_table_answer *a)
+{
+    m->anew.tag = 0;
+    struct member_link *l = master_link_of(m, m->anew.member);
+    const struct mob_gcs_config *last = mob_membership_config(m->membership);
+    if (a->status != MOB_OK || l == NULL || !m->began || mob_membership_waits(m->membership) == 0)
+        return;
+    uint64_t newest_log = mob_node_watch_newest(m->nodes.watch);
+    uint64_t seq = a->watermark > m->anew.seq ? a->watermark : m->anew.seq;
+    struct mob_beginning at = mob_beginning_behind(last->epoch, newest_log, seq);
+    struct mob_gcs_begin_anew say = {.member = l->member,
+        .epoch = at.epoch,
+        .seq = at.seq,
+        .flushed = a->watermark != 0 ? at.seq : 0,
+        .lost_epoch = last->epoch,
+        .lost_seq = seq,
+        .newest_log = newest_log};
+    MOB_LOG_WARN("master", "begins_anew",
+        "member=%llx epoch=%llu seq=%llu lost_epoch=%llu lost_seq=%llu watermark=%llu newest_log=%llu "
+        "why=\"no store is left, and gcs-start-without-all gives them up\"",
+        (unsigned long long)l->member, (unsigned long long)at.epoch, (unsigned long long)at.seq,
+        (unsigned long long)last->epoch, (unsigned long long)seq, (unsigned long long)a->watermark,
+        (unsigned long long)newest_log);
+    master_tell(l, MOB_GCS_BEGIN_ANEW, last->epoch, &say, sizeof say, NULL, 0);
+}
+
 static void table_answers(struct master *m)
 {
     struct mob_table_answer a;
@@ -131,6 +172,8 @@ static void table_answers(struct master *m)
             on_newest(m, &a);
         else if (a.tag == m->insert_tag)
             on_inserted(m, &a);
+        else if (a.tag == m->anew.tag)
+            on_watermark(m, &a);
         else
             (void)master_nodes_answer(m, &a);
         free(a.logs);
@@ -300,6 +343,8 @@ static void drain(struct master *m)
                 mob_membership_on_installed(m->membership, MOB_TIMEOUT, m->now_ns);
         } else if (a.type == MOB_MEMBERSHIP_READ) {
             ask_newest(m);
+        } else if (a.type == MOB_MEMBERSHIP_BEGIN_ANEW) {
+            ask_watermark(m, &a);
         } else if (l != NULL && a.type == MOB_MEMBERSHIP_PUSH) {
             send_book(m, l, &a.config);
         } else if (l != NULL && a.type == MOB_MEMBERSHIP_ANSWER) {

@@ -51,6 +51,10 @@ struct master {
     enum mob_mastership_step step;
     uint64_t next_tag, row_tag, read_tag, insert_tag; /* 0: none under way */
     int64_t row_deadline, read_deadline, insert_deadline;
+    struct { /* who is to begin anew, when it is known what the database has */
+        uint64_t tag, member, seq;
+        int64_t deadline;
+    } anew;
     struct mob_listener listener;
     int replace_fd;
     int64_t short_ns; /* since then the chain is too short, with all of its members there; 0: it is not */

@@ -23,6 +23,7 @@ enum mob_table_op {
     MOB_TABLE_LOGS, /* read the logs of nodes whose home is this shard: the newest, and all that live */
     MOB_TABLE_SET_LOG, /* `log`, where its state is `old_state` (0: it is not there), if row.term is the row's
                         */
+    MOB_TABLE_WATERMARK, /* read how far the database has the chain's blocks */
     MOB_TABLE_HOME /* where the node `log.node` has its home; a new one where the fewest have theirs */
 };
 struct mob_table_question {
@@ -41,6 +42,7 @@ struct mob_table_answer {
     enum mob_status status;
     struct mob_master_row row;
     struct mob_gcs_config config; /* epoch 0: there is none */
+    uint64_t watermark; /* 0: there is no database, or nothing in it */
     uint32_t home;
     uint32_t log_count;
     struct mob_node_log *logs; /* LOGS: the taker's, free() it; else NULL */

@@ -30,6 +30,8 @@ static const char insert_sql[] =
     "SELECT $1, $2, $3, $4::integer <> 0, $5, $6 FROM mine "
     "WHERE NOT EXISTS (SELECT 1 FROM mobula.chain_epoch WHERE shard = $1 AND epoch >= $2)";
 
+static const char watermark_sql[] = "SELECT upto FROM mobula.watermark WHERE shard = $1";
+
 static enum mob_status take_config(const struct mob_database_result *r, struct mob_gcs_config *out)
 {
     size_t length;
@@ -90,6 +92,11 @@ static enum mob_status ask(
         status = mob_database_query(db, insert_sql, p, 6, &r);
         if (status == MOB_OK && mob_database_changed(r) != 1)
             status = MOB_CONFLICT;
+        break;
+    case MOB_TABLE_WATERMARK:
+        status = mob_database_query(db, watermark_sql, mob_param_i32(&p[0], (int32_t)shard), 1, &r);
+        if (status == MOB_OK && mob_database_rows(r) == 1)
+            a->watermark = (uint64_t)mob_database_number(r, 0, 0);
         break;
     case MOB_TABLE_LOGS:
     case MOB_TABLE_SET_LOG:

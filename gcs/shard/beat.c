@@ -41,7 +41,8 @@ struct mob_beat {
     pthread_mutex_t lock; /* inherits priority: the loop may hold it */
     struct mob_gcs_report report;
     bool reports, often;
-    bool has_book, has_enter, has_lease;
+    bool has_book, has_enter, has_lease, has_beginning;
+    struct mob_gcs_begin_anew beginning;
     struct mob_gcs_book book;
     struct mob_gcs_seal seals[MOB_GCS_SEALS_MAX]; /* that came with it */
     uint32_t seal_count;
@@ -104,6 +105,16 @@ bool mob_beat_take_enter(struct mob_beat *b, uint64_t *epoch_out)
     bool has = b->has_enter;
     *epoch_out = b->enter_epoch;
     b->has_enter = false;
+    pthread_mutex_unlock(&b->lock);
+    return has;
+}
+
+bool mob_beat_take_beginning(struct mob_beat *b, struct mob_gcs_begin_anew *out)
+{
+    pthread_mutex_lock(&b->lock);
+    bool has = b->has_beginning;
+    *out = b->beginning;
+    b->has_beginning = false;
     pthread_mutex_unlock(&b->lock);
     return has;
 }
@@ -188,6 +199,21 @@ static void on_enter(struct mob_beat *b, const struct mob_gcs_frame *frame)
     raise_flag(b->wake_fd);
 }
 
+static void on_begin_anew(struct mob_beat *b, const struct mob_gcs_frame *frame)
+{
+    struct mob_gcs_begin_anew beginning;
+    if (frame->head_bytes != sizeof beginning)
+        return;
+    memcpy(&beginning, frame->head, sizeof beginning);
+    if (beginning.member != b->options.self->id)
+        return;
+    pthread_mutex_lock(&b->lock);
+    b->has_beginning = true;
+    b->beginning = beginning;
+    pthread_mutex_unlock(&b->lock);
+    raise_flag(b->wake_fd);
+}
+
 static void hear(struct mob_beat *b, struct master_link *m)
 {
     struct mob_gcs_frame frame;
@@ -200,6 +226,8 @@ static void hear(struct mob_beat *b, struct master_link *m)
             on_book(b, &frame);
         else if (frame.type == MOB_GCS_ENTER)
             on_enter(b, &frame);
+        else if (frame.type == MOB_GCS_BEGIN_ANEW)
+            on_begin_anew(b, &frame);
     }
     if (status == MOB_AGAIN)
         return;

@@ -44,6 +44,7 @@ void mob_beat_busy(struct mob_beat *beat, bool busy);
 bool mob_beat_take_book(struct mob_beat *beat, struct mob_gcs_book *book_out,
     struct mob_gcs_seal seals_out[MOB_GCS_SEALS_MAX], uint32_t *seal_count_out);
 bool mob_beat_take_enter(struct mob_beat *beat, uint64_t *epoch_out);
+bool mob_beat_take_beginning(struct mob_beat *beat, struct mob_gcs_begin_anew *beginning_out);
 /* Has its thread, which has begun, real-time priority? */
 bool mob_beat_realtime(const struct mob_beat *beat);
 /* The newest lease: in which epoch, and from when by this machine's monotonic clock. */

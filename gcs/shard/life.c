@@ -76,13 +76,23 @@ static void write_later(struct mob_shard *sh)
     sh->member.life_pass = store_open_pass(sh);
 }
 
-void life_set_synced(struct mob_shard *sh, bool synced)
+static void set_synced(struct mob_shard *sh, bool synced, uint64_t epoch)
 {
     struct mob_redis_life *life = &sh->member.life;
     life->synced = synced;
-    life->part_epoch = synced ? mob_chain_epoch(sh->chain) : 0;
+    life->part_epoch = epoch;
     sh->member.told_synced = synced;
     write_later(sh);
+}
+
+void life_set_synced(struct mob_shard *sh, bool synced)
+{
+    set_synced(sh, synced, synced ? mob_chain_epoch(sh->chain) : 0);
+}
+
+void life_set_whole(struct mob_shard *sh, uint64_t epoch)
+{
+    set_synced(sh, true, epoch);
 }
 
 bool life_on_disk(const struct mob_shard *sh)

@@ -186,6 +186,9 @@ void member_wake(struct mob_shard *sh)
             take_seals(sh, seals, seal_count);
         serve_actions(sh);
     }
+    struct mob_gcs_begin_anew beginning;
+    if (mob_beat_take_beginning(m->beat, &beginning))
+        anew_begin(sh, &beginning);
     if (mob_beat_take_enter(m->beat, &epoch)) {
         mob_chain_on_join(sh->chain, epoch);
         serve_actions(sh);
@@ -232,6 +235,7 @@ void member_tick(struct mob_shard *sh)
     peers_tick(sh);
     watch_progress(sh);
     after_changes(sh);
+    anew_tick(sh);
 }
 
 static bool alone(const struct mob_shard *sh)

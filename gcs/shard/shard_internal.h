@@ -229,6 +229,7 @@ struct mob_member {
     struct mob_redis_life life;
     uint64_t life_pass; /* the pass with the newest life in it */
     bool told_synced;
+    bool begins_anew; /* its store is made, and may not be on the disk yet */
     bool disowned; /* its store lacks what it had: the next life is to start without it */
     uint64_t stored_epoch, stored_seq, stored_synced; /* as found */
     struct mob_beat *beat;
@@ -456,8 +457,12 @@ MOB_MUST_USE enum mob_status member_may_answer(struct mob_shard *sh);
 MOB_MUST_USE enum mob_status life_begin(
     struct mob_shard *sh, redisContext *context, const struct mob_redis_position *position, bool found);
 void life_set_synced(struct mob_shard *sh, bool synced);
+void life_set_whole(struct mob_shard *sh, uint64_t epoch); /* no other store has more, up to there */
 /* Its newest state is on this member's disk. */
 bool life_on_disk(const struct mob_shard *sh);
+/* anew.c */
+void anew_begin(struct mob_shard *sh, const struct mob_gcs_begin_anew *beginning);
+void anew_tick(struct mob_shard *sh); /* ends this life when the new store is on the disk */
 /* peers.c */
 void peers_learn(struct mob_shard *sh, uint64_t member, const struct mob_gcs_place *place);
 bool peers_place(const struct mob_shard *sh, uint64_t member, struct mob_gcs_place *place_out);

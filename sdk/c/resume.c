@@ -270,6 +270,15 @@ static void session_close(const struct session *s)
     free(s->sent_heads);
 }
 
+/* A standing job has the name of its namespace and an id of its own. When the control store has lost it (GCS.md
+ * 8) a node makes another one, in which nothing of this session means anything. */
+static enum mob_status check_job(struct mob_client *client)
+{
+    if (memcmp(&client->welcome.job, &client->job, sizeof client->job) == 0)
+        return MOB_OK;
+    return mob_client_fail(client, MOB_NOT_FOUND, "the session's job is not known any more");
+}
+
 /* One node to go on with. When it does not take all (MOB_UNAVAILABLE: it died, too) the client is where it
  * was before, so that nothing is left behind. */
 static enum mob_status move(const struct resend *r, int64_t deadline_ns)
@@ -285,7 +294,9 @@ static enum mob_status move(const struct resend *r, int64_t deadline_ns)
         client->heads[i].valid = false;
     client->plain_epoch++;
     struct resend again = *r;
-    status = resend_all(&again);
+    status = check_job(client);
+    if (status == MOB_OK)
+        status = resend_all(&again);
     if (status == MOB_OK) {
         session_close(&before);
         return MOB_OK;

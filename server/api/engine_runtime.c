@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -253,9 +254,20 @@ static void on_gcs_link(void *arg, enum mob_status status)
         engine_functions_refresh(engine, NULL, NULL);
 }
 
+/* The control store has lost the standing job, and with it all that this process knows of: functions, models,
+ * sessions. The next process begins with what there is. */
+static void end_if_refused(const struct engine *engine)
+{
+    if (engine->session_count == 0 || !mob_client_refused(engine->sessions[0].client))
+        return;
+    MOB_LOG_ERROR("engine", "ends", "why=\"the node does not know the standing job any more\"");
+    kill(getpid(), SIGTERM); /* as a person would: who waits is answered 503 */
+}
+
 static void each_second(struct engine *engine, int64_t now)
 {
     engine_jobs_tick(engine);
+    end_if_refused(engine);
     engine->next_second_ns = now + MOB_SEC;
     look_alive(engine);
     if (engine->session_count > 0)

@@ -8,10 +8,11 @@ import os
 import shutil
 import signal
 import struct
+import subprocess
 import time
 import unittest
 
-from lib_cli_cluster import ClusterCase
+from lib_cli_cluster import BIN, ClusterCase
 
 WAIT_S = 60  # against hanging only
 SOON_S = 15  # until a person is told, on a machine that others use
@@ -127,6 +128,10 @@ class Emptied(ClusterCase):
         self.refused_by_up()
         self.assert_goes_on_without(epoch)
 
+    def with_postgresql(self):
+        self.environment["MOBULA_POSTGRES"] = "on"
+        self.environment["MOBULA_FLUSH_DELAY_MS"] = "100"
+
     def flushed(self):
         return json.loads(self.mobula("gcs", "status", "-o", "json", code=0).stdout).get("postgres", {"watermark": 0, "behind": 1, "gaps": 0})
 
@@ -144,7 +149,7 @@ class Emptied(ClusterCase):
 
     def test_what_postgresql_has_stays_readable(self):
         """And what comes is flushed, too: no position is given out again that a batch there has."""
-        self.environment["MOBULA_POSTGRES"] = "on"
+        self.with_postgresql()
         self.up("--gcs-replicas", "1")
         self.deploy()
         self.add(1)
@@ -164,6 +169,87 @@ class Emptied(ClusterCase):
         self.assertEqual(1, now["gaps"])
         self.assertEqual(2, self.tasks())
         self.mobula("gcs", "verify", code=0)
+
+    def begin_a_chain(self, *options):
+        """Of two, with a task in PostgreSQL."""
+        self.with_postgresql()
+        self.up("--gcs-replicas", "2", *options)
+        self.deploy()
+        self.add(1)
+        self.until_flushed(0)
+
+    def until_master_says(self, text):
+        deadline = time.monotonic() + WAIT_S
+        while text not in (self.dir / "logs/master.log").read_text(errors="replace"):
+            self.assertLess(time.monotonic(), deadline, self.logs())
+            time.sleep(0.05)
+
+    def until_deployed(self):
+        """By a gateway that may still have to hear that nothing is left."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                return self.deploy()
+            except OSError as why:
+                self.assertLess(time.monotonic(), deadline, f"{why}{self.logs()}")
+                time.sleep(0.1)
+
+    def assert_goes_on_behind(self, before):
+        """What PostgreSQL has is there, what comes gets there, and all else is named; gives what was lost."""
+        lost = [one for one in self.named_losses() if one["kind"] == "store"]
+        self.assertEqual(1, len(lost), lost)
+        self.assertGreater(lost[0]["to_seq"], lost[0]["seq"])
+        self.assertGreater(lost[0]["seq"], 0)  # which PostgreSQL knew
+        self.assertGreaterEqual(lost[0]["epoch"], before)
+        self.assertGreater(self.epoch(), lost[0]["epoch"])
+        self.assertEqual(1, self.tasks())
+        self.add(2)
+        now = self.until_flushed(lost[0]["to_seq"])
+        self.assertEqual(1, now["gaps"])
+        self.assertEqual(2, self.tasks())
+        self.mobula("gcs", "verify", code=0)
+        return lost
+
+    def assert_chain_goes_on_without(self, before):
+        """And names that once, in each next life too."""
+        self.up("--gcs-start-without-all", "on")
+        self.until_master_says("begins_anew")
+        self.until_deployed()
+        lost = self.assert_goes_on_behind(before)
+        self.mobula("down", code=0)
+        self.up()
+        self.add(3)
+        self.assertEqual(3, self.tasks())
+        self.assertEqual(lost, [one for one in self.named_losses() if one["kind"] == "store"])
+
+    def test_a_chain_of_which_no_store_is_left(self):
+        self.begin_a_chain()
+        before = self.epoch()
+        self.mobula("down", code=0)
+        for member in ("gcs", "gcs-1"):
+            shutil.rmtree(self.dir / member)
+        with subprocess.Popen([BIN / "mobula", "up", "--detach"], env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as waits:
+            said = waits.stderr.readline()
+            self.assertIn("no member of shard 0 of the control store has data", said)
+            self.assertIn("--gcs-start-without-all on", said)
+            self.until_master_says("begins with nothing but what PostgreSQL has")
+            self.assertNotIn("begins_anew", (self.dir / "logs/master.log").read_text(errors="replace"))
+            self.mobula("down", code=0)
+            waits.communicate(timeout=WAIT_S)
+        self.assert_chain_goes_on_without(before)
+
+    def test_a_chain_that_was_given_up_beforehand_goes_on_by_itself(self):
+        """Those who were its clients live, hear that nothing of theirs is left, and begin anew, too."""
+        self.begin_a_chain("--gcs-start-without-all", "on")
+        before = self.epoch()
+        members = [self.process(name)["pid"] for name in ("redis", "redis-1")]
+        for member in ("gcs", "gcs-1"):
+            os.rename(self.dir / member / "appendonlydir", self.dir / member / "away")
+        for pid in members:
+            os.kill(pid, signal.SIGKILL)
+        self.until_master_says("begins_anew")
+        self.until_deployed()
+        self.assert_goes_on_behind(before)
 
     def test_a_note_of_a_later_version_is_refused(self):
         self.begun()

@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "gcs/chain/chain.h"
+#include "gcs/chain/beginning.h"
 #include "gcs/chain/membership.h"
 
 #define HEAD 0x1100000001ull
@@ -21,6 +22,8 @@ struct fixture {
     struct mob_membership *m;
     int64_t now_ns;
     struct mob_gcs_config installed;
+    struct mob_membership_action anew[2]; /* the last two */
+    uint32_t anew_count;
 };
 
 /* What a member of the first configuration says that works, and has just heard of the master. */
@@ -50,6 +53,8 @@ static void tick(struct fixture *f)
     while (mob_membership_next(f->m, &a))
         if (a.type == MOB_MEMBERSHIP_INSTALL)
             f->installed = a.config;
+        else if (a.type == MOB_MEMBERSHIP_BEGIN_ANEW)
+            f->anew[f->anew_count++ % 2] = a;
     f->now_ns += MOB_MS;
 }
 
@@ -312,32 +317,43 @@ static void who_was_left_out_starts_the_chain_only_when_a_person_says_so(void **
     assert_int_equal(f->installed.members[0], HEAD + 1);
 }
 
-/* All that was left of the chain comes back with nothing, for 30 s. */
-static void nobody_has_a_store(struct fixture *f, bool start_without_all)
+static void say(struct fixture *f, uint64_t member, uint32_t state, uint64_t applied)
+{
+    struct mob_member_report r = serving(f, member);
+    r.state = state;
+    r.applied = applied;
+    mob_membership_on_report(f->m, &r, true, f->now_ns);
+}
+
+#define EMPTY(i) ((0x44ull + (i)) << 32 | 1) /* an emptied store has a new name */
+#define APPLIED 77
+
+/* Everything dies, and `members` come back with nothing, for 30 s. */
+static void nobody_has_a_store(struct fixture *f, bool start_without_all, uint64_t members)
 {
     begin(f, start_without_all);
+    say(f, TAIL, MOB_CHAIN_SERVING, APPLIED);
     f->now_ns += MOB_SEC;
     struct mob_member_report empty = {.state = MOB_CHAIN_IDLE};
     for (int64_t died_ns = f->now_ns; f->now_ns < died_ns + 30 * MOB_SEC;) {
         empty.sent_ns = f->now_ns;
         empty.heard_ns = f->now_ns - MOB_MS;
-        for (uint64_t i = 1; i <= 2; i++) {
-            empty.member = (0x44ull + i) << 32 | 1; /* an emptied store has a new name */
+        for (uint64_t i = 1; i <= members; i++) {
+            empty.member = EMPTY(i);
             mob_membership_on_report(f->m, &empty, true, f->now_ns);
         }
         tick(f);
     }
 }
 
-/* There is nothing to begin with, so nobody is told that a word of his would help. */
-static void where_nobody_has_a_store_one_is_waited_for_whatever_a_person_says(void **state)
+/* Until files are put back nothing begins. */
+static void where_nobody_has_a_store_one_is_waited_for(void **state)
 {
     struct fixture *f = *state;
-    for (int said = 0; said < 2; said++) {
-        nobody_has_a_store(f, said != 0);
-        assert_int_equal(f->installed.epoch, 0);
-        assert_int_equal(mob_membership_waits(f->m), MOB_MEMBERSHIP_WAITS_FOR_A_STORE);
-    }
+    nobody_has_a_store(f, false, 2);
+    assert_int_equal(f->installed.epoch, 0);
+    assert_int_equal(f->anew_count, 0);
+    assert_int_equal(mob_membership_waits(f->m), MOB_MEMBERSHIP_WAITS_FOR_A_STORE);
     for (int i = 0; i < 5 && f->installed.epoch == 0; i++) { /* the files of both are put back */
         report_back(f, TAIL, 7);
         report_back(f, HEAD, 6);
@@ -345,6 +361,61 @@ static void where_nobody_has_a_store_one_is_waited_for_whatever_a_person_says(vo
     }
     assert_int_equal(f->installed.epoch, 2);
     assert_int_equal(f->installed.members[0], TAIL + 1);
+}
+
+/* One at a time, always the same, with time to come back; what it comes back with starts the chain, under an
+ * epoch behind that of its store. */
+static void where_nobody_has_a_store_one_begins_anew_when_a_person_says_so(void **state)
+{
+    struct fixture *f = *state;
+    nobody_has_a_store(f, true, 2);
+    assert_int_equal(f->installed.epoch, 0);
+    assert_in_range(f->anew_count, 19, 20);
+    assert_int_equal(f->anew[0].member, EMPTY(1));
+    assert_int_equal(f->anew[1].member, EMPTY(1));
+    assert_int_equal(f->anew[0].config.epoch, 1);
+    assert_int_equal(f->anew[0].seq, APPLIED);
+    struct mob_member_report begun = {.member = EMPTY(1) + 1,
+        .state = MOB_CHAIN_IDLE,
+        .stored_epoch = 4097,
+        .stored_seq = 1ull << 32,
+        .stored_synced = 1};
+    for (int i = 0; i < 5 && f->installed.epoch == 0; i++) {
+        begun.sent_ns = f->now_ns;
+        begun.heard_ns = f->now_ns - MOB_MS;
+        mob_membership_on_report(f->m, &begun, true, f->now_ns);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 4098);
+    assert_int_equal(f->installed.started, 4098);
+    assert_int_equal(f->installed.count, 1);
+    assert_int_equal(f->installed.members[0], EMPTY(1) + 1);
+}
+
+/* The place of another is empty, and from there its store may come back. */
+static void nobody_begins_anew_while_a_member_is_not_here(void **state)
+{
+    struct fixture *f = *state;
+    nobody_has_a_store(f, true, 1);
+    assert_int_equal(f->anew_count, 0);
+    assert_int_equal(mob_membership_waits(f->m), MOB_MEMBERSHIP_WAITS_FOR_A_STORE);
+}
+
+/* Behind the last epoch, all incarnations, and all positions of which anybody knows. */
+static void a_beginning_is_behind_everything(void **state)
+{
+    (void)state;
+    struct mob_beginning b = mob_beginning_behind(7, 0, 0);
+    assert_int_equal(b.epoch, 7 + MOB_BEGINNING_EPOCHS);
+    assert_int_equal(b.seq, 1ull << 32);
+    b = mob_beginning_behind(7, 1000 << 8, 5); /* an epoch that gave out those of a thousand */
+    assert_true(mob_chain_next_incarnation(0, b.epoch + 1, 0, 1) > (1000 << 8) + (1 << 20));
+    b = mob_beginning_behind(7, 0, 1ull << 50);
+    assert_int_equal(b.seq, (1ull << 50) + (1ull << 32));
+    for (uint64_t epoch = 1, seq = 0, i = 0; i < 100; i++, epoch = b.epoch + 1, seq = b.seq) {
+        b = mob_beginning_behind(epoch, 0, 0); /* no database knows of the one before */
+        assert_true(b.epoch > epoch && b.seq > seq);
+    }
 }
 
 /* Each of these says what helps: to put back what others have, or to give it up. */
@@ -378,14 +449,6 @@ static void work(struct fixture *f, uint64_t member)
 {
     struct mob_member_report r = serving(f, member);
     r.busy = 1;
-    mob_membership_on_report(f->m, &r, true, f->now_ns);
-}
-
-static void say(struct fixture *f, uint64_t member, uint32_t state, uint64_t applied)
-{
-    struct mob_member_report r = serving(f, member);
-    r.state = state;
-    r.applied = applied;
     mob_membership_on_report(f->m, &r, true, f->now_ns);
 }
 
@@ -609,8 +672,11 @@ int main(void)
             who_does_not_come_back_is_given_up_when_a_person_says_so, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             who_was_left_out_starts_the_chain_only_when_a_person_says_so, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(where_nobody_has_a_store_one_is_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
-            where_nobody_has_a_store_one_is_waited_for_whatever_a_person_says, set_up, tear_down),
+            where_nobody_has_a_store_one_begins_anew_when_a_person_says_so, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nobody_begins_anew_while_a_member_is_not_here, set_up, tear_down),
+        cmocka_unit_test(a_beginning_is_behind_everything),
         cmocka_unit_test_setup_teardown(what_is_waited_for_is_told_apart, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             who_came_back_is_waited_for_while_it_is_out_of_sight, set_up, tear_down),
