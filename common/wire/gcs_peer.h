@@ -118,7 +118,8 @@ struct mob_gcs_book {
 _Static_assert(sizeof(struct mob_gcs_link_hello) == 288 && sizeof(struct mob_gcs_link_challenge) == 96 &&
         sizeof(struct mob_gcs_link_refused) == 128 && sizeof(struct mob_gcs_report) == 120 &&
         sizeof(struct mob_gcs_lease) == 40 && sizeof(struct mob_gcs_book) == 88 + 7 * 224 &&
-        sizeof(struct mob_gcs_begin_anew) == 56 && sizeof(struct mob_gcs_enroll) == 80 && sizeof(struct mob_gcs_enrolled) == 16 &&
+        sizeof(struct mob_gcs_begin_anew) == 56 && sizeof(struct mob_gcs_enroll) == 80 &&
+        sizeof(struct mob_gcs_enrolled) == 16 &&
         sizeof(struct mob_gcs_seal) * MOB_GCS_SEALS_MAX == MOB_GCS_FRAME_HEAD_MAX,
     "layouts on the wire");
 

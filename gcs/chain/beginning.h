@@ -1,6 +1,6 @@
-/* Where a chain begins of which no store is left (GCS.md 8, "after everything died"): behind all that was ever
- * given out, so that nobody's id, version or position is taken for another's, and no block has a position
- * that the database has already. Nobody knows how far it had come, so there is plenty between. Pure.
+/* Where a chain begins of which no store is left (GCS.md 8, "after everything died"): behind all that was
+ * ever given out, so that nobody's id, version or position is taken for another's, and no block has a
+ * position that the database has already. Nobody knows how far it had come, so there is plenty between. Pure.
  */
 #ifndef MOB_GCS_CHAIN_BEGINNING_H
 #define MOB_GCS_CHAIN_BEGINNING_H
@@ -14,7 +14,8 @@
 #define MOB_BEGINNING_SEQ_BITS 32u
 
 struct mob_beginning {
-    uint64_t epoch, seq; /* of a store without anything; its chain has a later epoch, its first entry seq + 1 */
+    uint64_t epoch,
+        seq; /* of a store without anything; its chain has a later epoch, its first entry seq + 1 */
 };
 /* `epoch`: of the last configuration. `newest_log`: the newest incarnation that anybody knows. `seq`: the
  * chain had come at least so far, by the database and by who spoke last. Positions grow with epochs, too:

@@ -59,7 +59,8 @@ static void say_waits(
                                             "what came later; if the stores of "
                                             "the others are lost: gcs-start-without-all",
         [MOB_MEMBERSHIP_WAITS_FOR_A_STORE] =
-            "no member that is here has a store: put back the files of Redis (appendonlydir) of a member of the "
+            "no member that is here has a store: put back the files of Redis (appendonlydir) of a member of "
+            "the "
             "last chain; if all are lost: gcs-start-without-all, which begins with nothing but what "
             "PostgreSQL has"};
     bool said = (m->said_waits & 1u << what) != 0;

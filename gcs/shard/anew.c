@@ -1,6 +1,6 @@
-/* A member of a chain of which no store is left, and which a person gave up: it makes one that is empty, behind
- * all that was ever given out, and ends. Its next life has that store, which is all there is, and is the one
- * from which the master starts the chain. */
+/* A member of a chain of which no store is left, and which a person gave up: it makes one that is empty,
+ * behind all that was ever given out, and ends. Its next life has that store, which is all there is, and is
+ * the one from which the master starts the chain. */
 #include "gcs/shard/shard_internal.h"
 
 #include <inttypes.h>

@@ -4,8 +4,8 @@
  * been given, and what is lost is named: a LOSS row for all of it, and one for each client or log of before
  * that calls. Internal to gcs/shard, for the loop's thread.
  *
- * Masters know of their chains' members that they had something, so these have no note (anew.c); a lone member that becomes one
- * of a chain is looked at once more, and its note goes.
+ * Masters know of their chains' members that they had something, so these have no note (anew.c); a lone
+ * member that becomes one of a chain is looked at once more, and its note goes.
  */
 #ifndef MOB_GCS_SHARD_NOTED_H
 #define MOB_GCS_SHARD_NOTED_H

@@ -270,8 +270,8 @@ static void session_close(const struct session *s)
     free(s->sent_heads);
 }
 
-/* A standing job has the name of its namespace and an id of its own. When the control store has lost it (GCS.md
- * 8) a node makes another one, in which nothing of this session means anything. */
+/* A standing job has the name of its namespace and an id of its own. When the control store has lost it
+ * (GCS.md 8) a node makes another one, in which nothing of this session means anything. */
 static enum mob_status check_job(struct mob_client *client)
 {
     if (memcmp(&client->welcome.job, &client->job, sizeof client->job) == 0)

@@ -164,7 +164,6 @@ enum sim_fault_kind {
     X(TWO_MASTERS, "two masters believed themselves active", 210) \
     X(INSERT_CONFLICTS, "configurations refused by compare-and-set", 55) \
     X(INSERT_UNKNOWN, "configurations with an unknown outcome", 210) \
-    X(NO_STORE_LEFT, "told to begin with nothing, which nobody here does", 0) \
     X(BLOCKS_STREAMED, "BLOCK in its order", 110000) \
     X(RESYNCS_STREAMED, "RESYNC in its order", 400) \
     X(STREAMS_MOVED, "streams that went on at another member", 2000) \

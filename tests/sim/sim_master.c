@@ -229,8 +229,8 @@ static void drain(struct sim *s, struct sim_master *m)
             msg->c = SIM_LEASE_HURRY;
             sim_send(s, msg);
             break;
-        case MOB_MEMBERSHIP_BEGIN_ANEW: /* what it checks is one history from its beginning to its end */
-            sim_cover_add(s, SIM_NO_STORE_LEFT);
+        case MOB_MEMBERSHIP_BEGIN_ANEW: /* the stores of all are never lost here */
+            SIM_CHECK(s, false, "member %llx is told to begin with nothing", (unsigned long long)a.member);
             break;
         case MOB_MEMBERSHIP_JOIN:
             msg = sim_msg_create(SIM_ENTER, m->number, sim_node_of_member(a.member), NULL, 0);
