@@ -1,7 +1,7 @@
 """A cluster of one member whose Redis comes back without its files: `mobula up` and `mobula gcs status` say what was there and what helps,
 nothing runs on an empty store, and what is given up is named.
 
-ctest: timeout=300
+ctest: timeout=500
 """
 import json
 import os
