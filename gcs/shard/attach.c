@@ -170,6 +170,13 @@ static void remember(struct conn *c, struct attached *a)
     store_identity(c->shard, a);
 }
 
+/* It is told that it is over, and sends nothing more: who collects waits for no RESENT of it. */
+static void let_go(struct conn *c, struct attached *a)
+{
+    a->conn = c;
+    a->answered = true;
+}
+
 void attach_client(struct conn *c, const struct mob_gcs_frame *frame)
 {
     struct mob_shard *sh = c->shard;
@@ -202,7 +209,7 @@ void attach_client(struct conn *c, const struct mob_gcs_frame *frame)
     if (status == MOB_OK)
         remember(c, a);
     else
-        a->conn = c;
+        let_go(c, a);
     serve_actions(sh);
     if (status == MOB_OK)
         conn_send(c, MOB_GCS_ATTACHED, frame->from, &attached, sizeof attached);
