@@ -21,12 +21,14 @@
 #include "common/base/clock.h"
 #include "gcs/client/member_link.h"
 #include "tests/support/chain_box.h"
+#include "tests/support/raw_reader.h"
 
 #define DEADLINE_NS (60 * MOB_SEC)
 #define LONG "60000" /* ms: who waits for that is not quick */
 #define SHORT_MS 1000
 #define PUTS 3u
 #define BLOCKS 3u
+#define FIRST_CLIENT (MOB_GCS_CLIENT_BIT | 1ull << 40 | 1) /* opened in epoch 1, at position 1 */
 
 static struct gcs_box box;
 
@@ -308,7 +310,7 @@ static void one_that_comes_too_late_is_named(void **state)
     gcs_box_fini(&box);
 }
 
-/* ---- who is over ---- */
+/* ---- who is over, and who only listened ---- */
 
 struct owner {
     uint64_t released, cut;
@@ -384,6 +386,32 @@ static void a_log_that_has_ended_is_not_waited_for(void **state)
     gcs_box_fini(&box);
 }
 
+/* As a client does that takes the member for the tail of the chain of before, and dies. What it was answered
+ * may be missing all the same. */
+static void one_that_only_listened_and_went_is_named(void **state)
+{
+    char text[2048], wanted[96];
+    struct raw_reader *raw;
+    (void)state;
+    begin("4000", NULL, NULL);
+    one_calls_and_dies();
+    call();
+    kill_both();
+    gcs_box_spawn_redis(&box);
+    gcs_box_spawn_gcs(&box);
+    await_logged("collecting", 1);
+    assert_int_equal(raw_reader_open(box.socket, &raw), MOB_OK);
+    assert_int_equal(raw_reader_listen(raw, FIRST_CLIENT), MOB_OK);
+    raw_reader_close(raw);
+    await_logged("collected", 1);
+    uint32_t count = losses(text);
+    snprintf(wanted, sizeof wanted, "\"client\":%llu,\"first_missing\":2,\"missing\":null",
+        (unsigned long long)FIRST_CLIENT);
+    if (count != 1 || strstr(text, wanted) == NULL)
+        fail_msg("%u losses: %s", count, text);
+    gcs_box_fini(&box);
+}
+
 /* Both members' files end before it was opened, and nobody else lives. */
 static void a_chain_gives_one_that_is_in_no_table_its_time(void **state)
 {
@@ -432,6 +460,7 @@ int main(void)
         cmocka_unit_test(a_chain_gives_one_that_is_in_no_table_its_time),
         cmocka_unit_test(one_that_comes_too_late_is_named),
         cmocka_unit_test(a_log_that_has_ended_is_not_waited_for),
+        cmocka_unit_test(one_that_only_listened_and_went_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
