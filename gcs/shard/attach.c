@@ -86,16 +86,21 @@ void attach_forget(struct mob_shard *sh, uint64_t client)
         *a = sh->attached[--sh->attached_count];
 }
 
+/* Who is in the tables stays, with who its process is: whoever has them may be the one that waits for it, or
+ * expires it, also when it only listened here. */
 void attach_gone(struct conn *c)
 {
     struct mob_shard *sh = c->shard;
-    for (size_t i = sh->attached_count; i-- > 0;)
-        if (sh->attached[i].conn == c && (sh->attached[i].nonce || sh->attached[i].listens)) {
-            sh->attached[i] = sh->attached[--sh->attached_count];
-        } else if (sh->attached[i].conn == c) {
-            sh->attached[i].conn = NULL;
-            sh->attached[i].since_ns = sh->now_ns;
-        }
+    uint64_t last;
+    for (size_t i = sh->attached_count; i-- > 0;) {
+        struct attached *a = &sh->attached[i];
+        if (a->conn != c)
+            continue;
+        a->conn = NULL;
+        a->since_ns = sh->now_ns;
+        if (!mob_chain_collected(sh->chain, a->client, &last))
+            *a = sh->attached[--sh->attached_count];
+    }
 }
 
 void attach_fini(struct mob_shard *sh)
@@ -163,11 +168,18 @@ static void remember(struct conn *c, struct attached *a)
 {
     struct mob_redis_identity identity = identity_of(c);
     a->conn = c;
-    a->answered = a->listens = a->leaves = false;
+    a->answered = a->leaves = false;
     if (memcmp(&identity, &a->identity, sizeof identity) == 0)
         return;
     a->identity = identity;
     store_identity(c->shard, a);
+}
+
+/* It is told that it is over, and sends nothing more: who collects waits for no RESENT of it. */
+static void let_go(struct conn *c, struct attached *a)
+{
+    a->conn = c;
+    a->answered = true;
 }
 
 void attach_client(struct conn *c, const struct mob_gcs_frame *frame)
@@ -202,7 +214,7 @@ void attach_client(struct conn *c, const struct mob_gcs_frame *frame)
     if (status == MOB_OK)
         remember(c, a);
     else
-        a->conn = c;
+        let_go(c, a);
     serve_actions(sh);
     if (status == MOB_OK)
         conn_send(c, MOB_GCS_ATTACHED, frame->from, &attached, sizeof attached);
@@ -223,7 +235,6 @@ void attach_listen(struct conn *c, const struct mob_gcs_frame *frame)
         conn_close(c, MOB_BAD_REQUEST);
         return;
     }
-    a->listens = a->conn == NULL || a->listens;
     a->conn = c;
     conn_send(c, MOB_GCS_LISTEN, frame->from, NULL, 0);
 }
@@ -269,7 +280,6 @@ static void gone_since_now(void *arg, uint64_t client, uint64_t last)
     MOB_ASSERT(a != NULL);
     if (a->conn == NULL)
         a->since_ns = sh->now_ns;
-    a->listens = false;
 }
 
 void attach_all(struct mob_shard *sh)

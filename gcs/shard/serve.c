@@ -371,11 +371,11 @@ static void tell_seals(struct mob_shard *sh)
             continue;
         }
         struct conn *c = attach_conn(sh, sh->seals[i].incarnation);
-        if (c == NULL)
-            continue;
-        flush_run(c);
         struct mob_gcs_attached last = {.last = sh->seals[i].cut, .status = MOB_SEALED};
-        conn_send(c, MOB_GCS_EXPIRED, sh->seals[i].incarnation, &last, sizeof last);
+        if (c != NULL) {
+            flush_run(c);
+            conn_send(c, MOB_GCS_EXPIRED, sh->seals[i].incarnation, &last, sizeof last);
+        }
         attach_forget(sh, sh->seals[i].incarnation);
     }
     sh->seal_count = kept;

@@ -112,10 +112,9 @@ struct attached {
     struct conn *conn; /* NULL: gone since `since_ns` */
     int64_t since_ns;
     struct mob_redis_identity identity;
-    bool answered; /* collecting: has sent all it keeps */
+    bool answered; /* collecting: has sent all it keeps, or was told that it is over */
     bool awaited; /* collecting: from the tables; who has not answered at the end is named */
     bool nonce; /* no client yet: its OPEN is under way */
-    bool listens; /* answers only: its requests go to the head */
     bool leaves; /* has said so, and is to be expired as soon as that can be ordered */
 };
 

@@ -220,6 +220,14 @@ static uint64_t number_now(struct mob_gcs *gcs)
     return value;
 }
 
+/* The member waits for what this client keeps, as it does for any whose process runs; and the client may have
+ * to attach once more, when a refusal of an earlier try comes behind its attachment. So it goes on until its
+ * question is answered, which is when the member has collected. */
+static void until_collected(void)
+{
+    (void)number_now(s.gcs);
+}
+
 static bool has_field(const char *json, const char *name, uint64_t *out)
 {
     char text[64];
@@ -297,6 +305,7 @@ static void what_is_lost_is_named(void **state)
     acknowledge(300 + below(10) * 50);
     all_die_and_disks_lack_the_newest();
     until_sealed();
+    until_collected();
     struct mob_gcs *gcs = chain_box_client(&s.box);
     the_rest_is_there(gcs);
     it_is_named(gcs);

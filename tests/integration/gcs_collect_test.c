@@ -21,11 +21,14 @@
 #include "common/base/clock.h"
 #include "gcs/client/member_link.h"
 #include "tests/support/chain_box.h"
+#include "tests/support/raw_reader.h"
 
 #define DEADLINE_NS (60 * MOB_SEC)
 #define LONG "60000" /* ms: who waits for that is not quick */
 #define SHORT_MS 1000
 #define PUTS 3u
+#define BLOCKS 3u
+#define FIRST_CLIENT (MOB_GCS_CLIENT_BIT | 1ull << 40 | 1) /* opened in epoch 1, at position 1 */
 
 static struct gcs_box box;
 
@@ -307,6 +310,108 @@ static void one_that_comes_too_late_is_named(void **state)
     gcs_box_fini(&box);
 }
 
+/* ---- who is over, and who only listened ---- */
+
+struct owner {
+    uint64_t released, cut;
+    bool sealed;
+};
+
+static void on_acked(void *arg, uint64_t count)
+{
+    (void)arg;
+    (void)count;
+}
+static void on_released(void *arg, struct mob_gcs_block *block)
+{
+    ((struct owner *)arg)->released++;
+    free(block);
+}
+static void on_sealed(void *arg, enum mob_status why, uint64_t cut)
+{
+    struct owner *owner = arg;
+    assert_int_equal(why, MOB_SEALED);
+    owner->sealed = true;
+    owner->cut = cut;
+}
+
+/* The owner of a log all of whose blocks are durable, so it keeps none; and the disk has none of them. */
+static struct mob_gcs *one_whose_blocks_are_lost(struct owner *owner)
+{
+    struct mob_gcs_log_events events = {on_acked, on_released, on_sealed, owner};
+    struct mob_gcs_log *log;
+    uint64_t incarnation;
+    off_t before, after;
+    struct mob_gcs *gcs = gcs_box_client(&box);
+    assert_int_equal(mob_gcs_node_register_wait(gcs, "n", mob_now() + DEADLINE_NS, &incarnation), MOB_OK);
+    gcs_box_end(&box.gcs, SIGTERM); /* so that all of that is in the file */
+    gcs_box_start_gcs(&box);
+    call();
+    file_of_redis(&box, &before);
+    assert_int_equal(mob_gcs_log_open(gcs, incarnation, 0, &events, &log), MOB_OK);
+    for (uint64_t i = 0; i < BLOCKS; i++) {
+        struct gcs_block_spec spec = gcs_block_nth(incarnation, i, 1);
+        assert_int_equal(mob_gcs_log_append(log, gcs_block_new(&spec)), MOB_OK);
+    }
+    for (int64_t deadline = mob_now() + DEADLINE_NS; owner->released < BLOCKS; gcs_box_step(gcs, 10))
+        assert_true(mob_now() < deadline);
+    kill_both();
+    const char *path = file_of_redis(&box, &after);
+    assert_true(after > before);
+    assert_int_equal(truncate(path, before), 0);
+    return gcs;
+}
+
+/* It is told at once that its log has ended, and would send nothing more in the 10 s for which a process that
+ * runs is waited for. */
+static void a_log_that_has_ended_is_not_waited_for(void **state)
+{
+    struct owner owner = {0};
+    char text[2048];
+    (void)state;
+    begin("200", NULL, NULL);
+    struct mob_gcs *gcs = one_whose_blocks_are_lost(&owner);
+    gcs_box_spawn_redis(&box);
+    gcs_box_spawn_gcs(&box);
+    for (int64_t deadline = mob_now() + DEADLINE_NS; logged("collected") == 0; gcs_box_step(gcs, 10))
+        assert_true(mob_now() < deadline);
+    assert_true(owner.sealed);
+    assert_int_equal(owner.cut, 0);
+    assert_int_equal(logged("client_absent"), 0);
+    uint32_t count = losses(text);
+    if (count != 1 || strstr(text, "\"kind\":\"log\"") == NULL ||
+        strstr(text, "\"first_missing\":0,\"missing\":3") == NULL)
+        fail_msg("%u losses: %s", count, text);
+    mob_gcs_destroy(gcs);
+    gcs_box_fini(&box);
+}
+
+/* As a client does that takes the member for the tail of the chain of before, and dies. What it was answered
+ * may be missing all the same. */
+static void one_that_only_listened_and_went_is_named(void **state)
+{
+    char text[2048], wanted[96];
+    struct raw_reader *raw;
+    (void)state;
+    begin("4000", NULL, NULL);
+    one_calls_and_dies();
+    call();
+    kill_both();
+    gcs_box_spawn_redis(&box);
+    gcs_box_spawn_gcs(&box);
+    await_logged("collecting", 1);
+    assert_int_equal(raw_reader_open(box.socket, &raw), MOB_OK);
+    assert_int_equal(raw_reader_listen(raw, FIRST_CLIENT), MOB_OK);
+    raw_reader_close(raw);
+    await_logged("collected", 1);
+    uint32_t count = losses(text);
+    snprintf(wanted, sizeof wanted, "\"client\":%llu,\"first_missing\":2,\"missing\":null",
+        (unsigned long long)FIRST_CLIENT);
+    if (count != 1 || strstr(text, wanted) == NULL)
+        fail_msg("%u losses: %s", count, text);
+    gcs_box_fini(&box);
+}
+
 /* Both members' files end before it was opened, and nobody else lives. */
 static void a_chain_gives_one_that_is_in_no_table_its_time(void **state)
 {
@@ -354,6 +459,8 @@ int main(void)
         cmocka_unit_test(a_member_that_has_begun_is_not_taken_for_one_that_stopped),
         cmocka_unit_test(a_chain_gives_one_that_is_in_no_table_its_time),
         cmocka_unit_test(one_that_comes_too_late_is_named),
+        cmocka_unit_test(a_log_that_has_ended_is_not_waited_for),
+        cmocka_unit_test(one_that_only_listened_and_went_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

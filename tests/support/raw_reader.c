@@ -25,20 +25,31 @@ struct raw_reader {
     uint8_t in[IN_BYTES];
 };
 
-static enum mob_status send_frame(struct raw_reader *r, uint8_t type, const void *head, uint32_t head_bytes,
-    const void *body, uint32_t body_bytes)
+static enum mob_status send_from(struct raw_reader *r, uint64_t from, uint8_t type, const void *head,
+    uint32_t head_bytes, const void *body, uint32_t body_bytes)
 {
     uint8_t bytes[MOB_GCS_FRAME_HEADER_BYTES + MOB_GCS_HEAD_MAX + 256];
-    const struct mob_gcs_frame frame = {
-        .type = type, .head = head, .head_bytes = head_bytes, .body = body, .body_bytes = body_bytes};
+    const struct mob_gcs_frame frame = {.type = type,
+        .from = from,
+        .head = head,
+        .head_bytes = head_bytes,
+        .body = body,
+        .body_bytes = body_bytes};
     if (body_bytes > 256)
         return MOB_TOO_LARGE;
     mob_gcs_frame_encode(&frame, bytes);
-    memcpy(bytes + MOB_GCS_FRAME_HEADER_BYTES, head, head_bytes);
+    if (head_bytes > 0)
+        memcpy(bytes + MOB_GCS_FRAME_HEADER_BYTES, head, head_bytes);
     if (body_bytes > 0)
         memcpy(bytes + MOB_GCS_FRAME_HEADER_BYTES + head_bytes, body, body_bytes);
     size_t length = (size_t)MOB_GCS_FRAME_HEADER_BYTES + head_bytes + body_bytes;
     return send(r->fd, bytes, length, MSG_NOSIGNAL) == (ssize_t)length ? MOB_OK : MOB_UNAVAILABLE;
+}
+
+static enum mob_status send_frame(struct raw_reader *r, uint8_t type, const void *head, uint32_t head_bytes,
+    const void *body, uint32_t body_bytes)
+{
+    return send_from(r, 0, type, head, head_bytes, body, body_bytes);
 }
 
 static enum mob_status next_frame(struct raw_reader *r, struct mob_gcs_frame *out)
@@ -148,5 +159,14 @@ enum mob_status raw_reader_get(
             return (enum mob_status)rows.status;
         return rows.count == 1 ? value_of(&frame, value_out) : MOB_NOT_FOUND;
     }
+    return status;
+}
+
+enum mob_status raw_reader_listen(struct raw_reader *r, uint64_t client)
+{
+    struct mob_gcs_frame frame = {0};
+    enum mob_status status = send_from(r, client, MOB_GCS_LISTEN, NULL, 0, NULL, 0);
+    while (status == MOB_OK && (frame.type != MOB_GCS_LISTEN || frame.from != client))
+        status = next_frame(r, &frame);
     return status;
 }

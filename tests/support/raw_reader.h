@@ -20,5 +20,7 @@ void raw_reader_close(struct raw_reader *reader); /* NULL is fine */
  * s of silence. */
 MOB_MUST_USE enum mob_status raw_reader_get(
     struct raw_reader *reader, const char *key, char value_out[RAW_READER_VALUE_MAX + 1u]);
+/* As a client that is to hear its answers here; returns when the member has taken it. MOB_UNAVAILABLE. */
+MOB_MUST_USE enum mob_status raw_reader_listen(struct raw_reader *reader, uint64_t client);
 
 #endif
