@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/log_value.h"
 #include "common/wire/checkpoint_row.h"
 #include "common/wire/utf8.h"
 #include "runtime/node/actor_names.h"
@@ -559,21 +560,39 @@ enum mob_status node_actor_kill(struct node *node, struct mob_actor_id id, bool 
     return MOB_OK;
 }
 
+/* Its replay came to another state than the one that was. */
+static void replay_failed(struct node *node, struct node_actor *actor, enum mob_status why)
+{
+    struct node_worker *worker = actor->worker;
+    char text[MOB_ID_TEXT_MAX];
+    MOB_LOG_WARN("actors", "replay_failed", "actor=%s why=\"%s\"", mob_actor_id_format(actor->id, text),
+        MOB_LOG_VALUE(actor->why));
+    die(node, actor, why);
+    if (worker)
+        node_worker_kill(node, worker, MOB_ACTOR_DIED, "its replay gave another result");
+}
+
 void node_actor_diverged(struct node *node, struct mob_actor_id id, uint64_t position)
+{
+    struct node_actor *actor = node_actor_find(node, id);
+    if (!actor || actor->life.state == MOB_ACTOR_DEAD)
+        return;
+    snprintf(actor->why, sizeof actor->why,
+        "it is nondeterministic: its call at position %lu gave another result when it was replayed",
+        position);
+    replay_failed(node, actor, MOB_NONDETERMINISTIC);
+}
+
+void node_actor_input_gone(
+    struct node *node, struct mob_actor_id id, uint64_t position, struct mob_task_id call, const char *what)
 {
     struct node_actor *actor = node_actor_find(node, id);
     char text[MOB_ID_TEXT_MAX];
     if (!actor || actor->life.state == MOB_ACTOR_DEAD)
         return;
-    struct node_worker *worker = actor->worker;
-    MOB_LOG_WARN(
-        "actors", "nondeterministic", "actor=%s position=%lu", mob_actor_id_format(id, text), position);
-    snprintf(actor->why, sizeof actor->why,
-        "it is nondeterministic: its call at position %lu gave another result when it was replayed",
-        position);
-    die(node, actor, MOB_NONDETERMINISTIC);
-    if (worker)
-        node_worker_kill(node, worker, MOB_ACTOR_DIED, "its replay gave another result");
+    snprintf(actor->why, sizeof actor->why, "its call %s at position %lu cannot be repeated: %s",
+        mob_task_id_format(call, text), position, what);
+    replay_failed(node, actor, MOB_OBJECT_LOST);
 }
 
 static json_t *actor_json(const struct node_actor *actor)

@@ -155,6 +155,35 @@ def test_an_actor_needs_its_own_job_and_that_of_its_callers(c):
         c.until("and the job", lambda: c.call("GET", f"{V1}/jobs/{job}")[0] == 404 or c.call("DELETE", f"{V1}/jobs/{job}")[0] == 202)
 
 
+def keeper(c, **more):
+    body = {"class": "holder.Keeper", "options": {"detached": True, "max_restarts": -1}, **more}
+    return c.json("POST", V1 + "/actors", body, {"Prefer": "wait=20"}, expect=201)["id"]
+
+
+def take(c, actor, value, n):
+    return c.json("POST", f"{V1}/actors/{actor}/methods/take", {"arguments": [ref(value), n]}, {"Prefer": "wait=30"})
+
+
+def put_of(c, n, size, job=None):
+    """What holder.makes gives, put by a client."""
+    body = bytes((n + i // 4096) % 256 for i in range(size))
+    path = V1 + "/objects" + (f"?job={job}" if job else "")
+    return json.loads(c.call("POST", path, body, {"Content-Type": "application/octet-stream"})[2])["id"]
+
+
+def test_a_replay_that_lacks_an_argument_says_so(c):
+    c.deploy("holder")
+    actor, values = keeper(c, job=job_of(c, "own")), [put_of(c, n, 100) for n in range(2)]
+    taken = [take(c, actor, value, n) for n, value in enumerate(values)]
+    check([each.get("result") for each in taken] == [1, 2], "calls", taken)
+    check(c.call("DELETE", f"{V1}/objects/{values[1]}")[0] == 202, "somebody deletes the value")
+    after_the_nodes_end(c)
+    answer = take(c, actor, values[0], 0)
+    error = answer.get("error", {})
+    says = [part in error.get("message", "") for part in (values[1], taken[1]["id"], "position 1 ", "it was deleted")]
+    check(error.get("code") == "actor-died" and all(says), "which argument of which call is gone", answer)
+
+
 def first_frame(c, after):
     """Of a stream of events behind a position, passing over what only marks time."""
     connection = c.connect()
