@@ -14,6 +14,7 @@
 #include "runtime/node/actor_names.h"
 #include "runtime/node/actor_needs.h"
 #include "runtime/node/actor_record.h"
+#include "runtime/node/actor_refs.h"
 #include "runtime/node/actor_rows.h"
 #include "runtime/node/complete.h"
 #include "runtime/node/replay.h"
@@ -190,6 +191,7 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
     if (!actor)
         return MOB_QUEUE_FULL;
     actor->needed_since_wall_ns = node_needed_since(task->submitted_ns);
+    actor_refs_note(node, actor->id, 0, task->sched.id, tail);
     actor_row_new(node, actor);
     return MOB_OK;
 }
@@ -201,7 +203,11 @@ static void log_edge(struct node *node, struct node_actor *actor, const struct n
         .task = task->sched.id,
         .position = extra->position,
         .incarnation = actor->life.incarnation};
+    uint32_t tail_bytes;
+    struct node_tail_room room;
     node_actor_called(actor, task->template->job->id, extra->position, task->submitted_ns);
+    actor_refs_note(
+        node, actor->id, extra->position, task->sched.id, node_task_tail(task, &room, &tail_bytes));
     /* a recovered call's spec was not logged just before it */
     lineage_log_job(node->log, task->template->job->id, task->template->job->ns);
     lineage_log_edge(node->log, &edge);
