@@ -175,6 +175,33 @@ bool mob_spec_find_ext(const uint8_t *checked_tail, uint16_t tag, struct mob_ext
     return false;
 }
 
+uint32_t mob_spec_arg_pages(const uint8_t *checked_tail)
+{
+    struct mob_ext_view ext;
+    uint32_t pages = 0;
+    if (mob_spec_find_ext(checked_tail, MOB_EXT_ARG_PAGES, &ext) && ext.payload_bytes >= sizeof pages)
+        memcpy(&pages, ext.payload, sizeof pages);
+    return pages < MOB_ARG_PAGES_MAX ? pages : MOB_ARG_PAGES_MAX;
+}
+
+bool mob_arg_page_next_ref(const uint8_t *page, uint64_t bytes, uint64_t *at, struct mob_object_id *ref_out)
+{
+    struct arg_head arg;
+    while (*at <= bytes && bytes - *at >= sizeof arg) {
+        memcpy(&arg, page + *at, sizeof arg);
+        uint64_t step = sizeof arg + mob_round_up(arg.payload_bytes, 8);
+        if (step > bytes - *at)
+            return false;
+        const uint8_t *payload = page + *at + sizeof arg;
+        *at += step;
+        if (arg.kind == ARG_REF && arg.payload_bytes == sizeof *ref_out) {
+            memcpy(ref_out, payload, sizeof *ref_out);
+            return true;
+        }
+    }
+    return false;
+}
+
 struct mob_hash128 mob_spec_digest(const struct mob_spec_head *head, const uint8_t *tail, uint32_t tail_bytes)
 {
     uint8_t bytes[sizeof *head + MOB_SPEC_TAIL_MAX];

@@ -135,6 +135,11 @@ bool mob_tail_next_arg(struct mob_tail_iter *it, struct mob_arg_view *out);
 bool mob_tail_next_ext(struct mob_tail_iter *it, struct mob_ext_view *out);
 /* First extension with this tag; false when absent. */
 bool mob_spec_find_ext(const uint8_t *checked_tail, uint16_t tag, struct mob_ext_view *out);
+/* How many argument pages go with it; 0: all arguments are in the tail. */
+uint32_t mob_spec_arg_pages(const uint8_t *checked_tail);
+/* The next object that an argument of a page refers to: `page` is its payload, *at begins with 0. False:
+ * there is none behind there. */
+bool mob_arg_page_next_ref(const uint8_t *page, uint64_t bytes, uint64_t *at, struct mob_object_id *ref_out);
 struct mob_hash128 mob_spec_digest(
     const struct mob_spec_head *head, const uint8_t *tail, uint32_t tail_bytes);
 

@@ -11,6 +11,7 @@
 #include "common/wire/checkpoint_row.h"
 #include "gcs/client/client_sync.h"
 #include "gcs/flush/cold.h"
+#include "gcs/flush/kept_refs.h"
 
 #define ANSWER_NS (20 * MOB_SEC)
 
@@ -31,6 +32,7 @@ struct reader {
     struct mob_gcs *gcs;
     struct mob_block_decoder *decoder;
     struct kept_needs *needs;
+    struct kept_refs *refs;
     struct mob_actor_id actor;
     struct edge *edges; /* of this actor */
     size_t edge_count, edge_capacity;
@@ -63,7 +65,7 @@ static enum mob_status add_need(struct kept_needs *needs, struct kept_need need)
     return MOB_OK;
 }
 
-static enum mob_status need_group(struct kept_needs *needs, struct mob_task_id task)
+enum mob_status kept_need_group(struct kept_needs *needs, struct mob_task_id task)
 {
     return add_need(needs,
         (struct kept_need){.stream = task.stream, .group = task.index >> MOB_GROUP_SHIFT, .shard = -1});
@@ -146,7 +148,9 @@ static enum mob_status need_calls(struct reader *r, uint64_t from)
             continue;
         if (e->seq < oldest[e->shard])
             oldest[e->shard] = e->seq;
-        status = need_group(r->needs, e->call);
+        status = kept_need_group(r->needs, e->call);
+        if (status == MOB_OK)
+            status = kept_refs_add(r->refs, e->call);
     }
     struct mob_task_id group = mob_edge_group(r->actor);
     for (int32_t i = 0; i < (int32_t)MOB_GCS_SHARDS_MAX && status == MOB_OK; i++)
@@ -166,7 +170,11 @@ static enum mob_status need_actor(struct reader *r, struct mob_actor_id actor)
     r->edge_count = 0;
     enum mob_status status = first_position(r, &from);
     if (status == MOB_OK)
-        status = need_group(r->needs, actor.creation);
+        status = kept_need_group(r->needs, actor.creation);
+    if (status == MOB_OK && from == 0)
+        status = kept_refs_add(r->refs, actor.creation);
+    if (status == MOB_OK)
+        status = kept_refs_actor_read(r->refs, actor);
     if (status == MOB_OK)
         status = read_edges_in(r, actor.creation);
     if (status == MOB_OK)
@@ -201,18 +209,39 @@ static void sort_needs(struct kept_needs *needs)
     needs->count = count;
 }
 
+/* What calls were given may have come of other actors, which have calls in their turn. */
+static enum mob_status need_references(struct reader *r)
+{
+    struct mob_actor_id actor;
+    enum mob_status status;
+    bool more;
+    do {
+        more = false;
+        status = kept_refs_follow(r->refs, r->needs);
+        while (status == MOB_OK && kept_refs_next_actor(r->refs, &actor)) {
+            status = need_actor(r, actor);
+            more = true;
+        }
+    } while (status == MOB_OK && more);
+    return status;
+}
+
 enum mob_status kept_read_needs(struct mob_gcs *gcs, struct kept_needs *needs)
 {
     struct actors actors = {0};
-    struct reader r = {.gcs = gcs, .needs = needs, .decoder = mob_block_decoder_create()};
+    struct reader r = {
+        .gcs = gcs, .needs = needs, .decoder = mob_block_decoder_create(), .refs = kept_refs_create(gcs)};
     enum mob_status status =
         mob_gcs_each_row_wait(gcs, MOB_GCS_ACTORS, mob_now() + ANSWER_NS, on_actor, &actors);
     if (status == MOB_OK)
-        status = r.decoder == NULL ? MOB_NO_MEMORY : actors.status;
+        status = r.decoder == NULL || r.refs == NULL ? MOB_NO_MEMORY : actors.status;
     for (size_t i = 0; i < actors.count && status == MOB_OK; i++)
         status = need_actor(&r, actors.rows[i]);
+    if (status == MOB_OK)
+        status = need_references(&r);
     sort_needs(needs);
     mob_block_decoder_destroy(r.decoder);
+    kept_refs_destroy(r.refs);
     free(actors.rows);
     free(r.edges);
     return status;

@@ -1,5 +1,6 @@
 /* What living actors need of days that go: a replay repeats their calls, from their newest checkpoint on or
- * from their creation, and those lie in the lineage of whoever called, which may have ended long ago. It is
+ * from their creation, and those lie in the lineage of whoever called, which may have ended long ago; so does
+ * what the calls' arguments refer to (kept_refs.h). It is
  * copied out of reach of DROP PARTITION before a day is dropped, bucket by bucket, into partitions of a day
  * that never comes (MOB_COLD_DAY_KEPT): look-ups by id find it there as on any other day, scans do not. What
  * no actor needs any more goes from there.
@@ -18,7 +19,8 @@
 #include "gcs/client/client.h"
 #include "gcs/flush/database.h"
 
-/* A group of 256 tasks of which something is needed: an actor's creation, its edges, or calls of it. */
+/* A group of 256 tasks of which something is needed: an actor's creation, its edges, calls of it, or what
+ * these were given. */
 struct kept_need {
     struct mob_stream stream;
     uint32_t group;
@@ -31,6 +33,8 @@ struct kept_needs {
 };
 /* Of all actors that have a row. An answer that is missing is an error, so that nothing goes. */
 MOB_MUST_USE enum mob_status kept_read_needs(struct mob_gcs *gcs, struct kept_needs *needs);
+/* The whole group of this task. */
+MOB_MUST_USE enum mob_status kept_need_group(struct kept_needs *needs, struct mob_task_id task);
 void kept_needs_fini(struct kept_needs *needs);
 
 MOB_MUST_USE enum mob_status kept_make_tables(struct mob_database *db);

@@ -8,11 +8,13 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/log_value.h"
 #include "common/wire/checkpoint_row.h"
 #include "common/wire/utf8.h"
 #include "runtime/node/actor_names.h"
 #include "runtime/node/actor_needs.h"
 #include "runtime/node/actor_record.h"
+#include "runtime/node/actor_refs.h"
 #include "runtime/node/actor_rows.h"
 #include "runtime/node/complete.h"
 #include "runtime/node/replay.h"
@@ -189,6 +191,7 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
     if (!actor)
         return MOB_QUEUE_FULL;
     actor->needed_since_wall_ns = node_needed_since(task->submitted_ns);
+    actor_refs_note(node, actor->id, 0, task->sched.id, tail);
     actor_row_new(node, actor);
     return MOB_OK;
 }
@@ -200,7 +203,11 @@ static void log_edge(struct node *node, struct node_actor *actor, const struct n
         .task = task->sched.id,
         .position = extra->position,
         .incarnation = actor->life.incarnation};
+    uint32_t tail_bytes;
+    struct node_tail_room room;
     node_actor_called(actor, task->template->job->id, extra->position, task->submitted_ns);
+    actor_refs_note(
+        node, actor->id, extra->position, task->sched.id, node_task_tail(task, &room, &tail_bytes));
     /* a recovered call's spec was not logged just before it */
     lineage_log_job(node->log, task->template->job->id, task->template->job->ns);
     lineage_log_edge(node->log, &edge);
@@ -559,21 +566,39 @@ enum mob_status node_actor_kill(struct node *node, struct mob_actor_id id, bool 
     return MOB_OK;
 }
 
+/* Its replay came to another state than the one that was. */
+static void replay_failed(struct node *node, struct node_actor *actor, enum mob_status why)
+{
+    struct node_worker *worker = actor->worker;
+    char text[MOB_ID_TEXT_MAX];
+    MOB_LOG_WARN("actors", "replay_failed", "actor=%s why=\"%s\"", mob_actor_id_format(actor->id, text),
+        MOB_LOG_VALUE(actor->why));
+    die(node, actor, why);
+    if (worker)
+        node_worker_kill(node, worker, MOB_ACTOR_DIED, "its replay gave another result");
+}
+
 void node_actor_diverged(struct node *node, struct mob_actor_id id, uint64_t position)
+{
+    struct node_actor *actor = node_actor_find(node, id);
+    if (!actor || actor->life.state == MOB_ACTOR_DEAD)
+        return;
+    snprintf(actor->why, sizeof actor->why,
+        "it is nondeterministic: its call at position %lu gave another result when it was replayed",
+        position);
+    replay_failed(node, actor, MOB_NONDETERMINISTIC);
+}
+
+void node_actor_input_gone(
+    struct node *node, struct mob_actor_id id, uint64_t position, struct mob_task_id call, const char *what)
 {
     struct node_actor *actor = node_actor_find(node, id);
     char text[MOB_ID_TEXT_MAX];
     if (!actor || actor->life.state == MOB_ACTOR_DEAD)
         return;
-    struct node_worker *worker = actor->worker;
-    MOB_LOG_WARN(
-        "actors", "nondeterministic", "actor=%s position=%lu", mob_actor_id_format(id, text), position);
-    snprintf(actor->why, sizeof actor->why,
-        "it is nondeterministic: its call at position %lu gave another result when it was replayed",
-        position);
-    die(node, actor, MOB_NONDETERMINISTIC);
-    if (worker)
-        node_worker_kill(node, worker, MOB_ACTOR_DIED, "its replay gave another result");
+    snprintf(actor->why, sizeof actor->why, "its call %s at position %lu cannot be repeated: %s",
+        mob_task_id_format(call, text), position, what);
+    replay_failed(node, actor, MOB_OBJECT_LOST);
 }
 
 static json_t *actor_json(const struct node_actor *actor)

@@ -49,6 +49,10 @@ enum mob_status node_actor_kill(struct node *node, struct mob_actor_id id, bool 
 /* A replay gave another result at this position than the first run: it ends, and the first results stand
  * (GCS.md "Actors", 5). */
 void node_actor_diverged(struct node *node, struct mob_actor_id id, uint64_t position);
+/* A replay could not repeat the call at this position, for something that it was given cannot be had any
+ * more: it ends. `what`: which, in the words of the call's error. */
+void node_actor_input_gone(
+    struct node *node, struct mob_actor_id id, uint64_t position, struct mob_task_id call, const char *what);
 bool node_actor_by_name(struct node *node, const char *ns, const char *name, struct mob_actor_id *id_out);
 /* malloc'ed JSON; NULL = unknown. */
 char *node_actor_json(struct node *node, struct mob_actor_id id);

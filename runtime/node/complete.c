@@ -197,6 +197,23 @@ static const uint8_t *error_of(const struct mob_completion *completion, uint32_t
     return NULL;
 }
 
+/* What a call that had ended well says when it runs again and cannot have what it was given; the last cause
+ * has the reason. */
+static void input_error(const struct mob_completion *completion, char *out, size_t capacity)
+{
+    uint32_t bytes;
+    struct mob_error_link links[MOB_ERROR_LINKS_MAX];
+    const uint8_t *payload = error_of(completion, &bytes);
+    int count = payload ? mob_error_decode(payload, bytes, links, MOB_ERROR_LINKS_MAX) : 0;
+    int n = 0;
+    snprintf(out, capacity, "%s", mob_status_text((enum mob_status)completion->head.status));
+    if (count > 0)
+        n = snprintf(out, capacity, "%.*s", (int)links[0].message_bytes, links[0].message);
+    if (count > 1 && n > 0 && (size_t)n < capacity)
+        snprintf(out + n, capacity - (size_t)n, ": %.*s", (int)links[count - 1].message_bytes,
+            links[count - 1].message);
+}
+
 static const char *error_message(const struct mob_completion *completion, char *out, size_t capacity)
 {
     uint32_t bytes;
@@ -352,8 +369,12 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     bool differs = node_remade_differs(task, &full);
     announce_end(node, task, client, &full, differs);
     node_task_destroy(node, task);
-    if (differs)
+    if (differs && status == MOB_DEPENDENCY_FAILED) {
+        input_error(&full, message, sizeof message);
+        node_actor_input_gone(node, actor, position, full.head.task, message);
+    } else if (differs) {
         node_actor_diverged(node, actor, position);
+    }
 }
 
 void node_yielded(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)

@@ -9,6 +9,7 @@
 #include "common/wire/utf8.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/actor_needs.h"
+#include "runtime/node/actor_refs.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/alias.h"
@@ -342,37 +343,61 @@ static void drop_job(void *arg, const struct mob_gcs_answer *answer)
     free(d);
 }
 
-/* The calls of a job are part of the state of the actors that it called, until a checkpoint covers them. */
-static bool is_needed(
-    struct node *node, const struct node_client *client, uint32_t request, const struct node_job *job)
+/* The calls of a job are part of the state of the actors that it called, until a checkpoint covers them, and
+ * so is what those calls were given of others. */
+static bool is_needed(struct node *node, const struct deletion *d, const struct node_job *job)
 {
     char id[MOB_ID_TEXT_MAX], why[256];
     const struct node_actor *actor = node_actor_needing(node, job);
     if (!actor)
         return false;
     int n = snprintf(why, sizeof why, "%s, which lives, %s", mob_actor_id_format(actor->id, id),
-        actor->job == job ? "is of this job" : "needs this job's calls to come back after a death");
-    node_reply(node, client->slot, client->session, request, MOB_IN_USE, why, (uint32_t)n);
+        actor->job == job ? "is of this job"
+                          : "needs this job's calls or results to come back after a death");
+    node_reply(node, d->slot, d->session, d->request, MOB_IN_USE, why, (uint32_t)n);
     return true;
+}
+
+/* Whether nothing needs it, and it is there still and has not begun anew. */
+static bool may_go(struct node *node, const struct deletion *d, const struct node_job *job)
+{
+    enum mob_status status = !job || job->deleted ? MOB_NOT_FOUND : MOB_IN_USE;
+    if (job && !job->deleted && job->state == JOB_ENDED)
+        return !is_needed(node, d, job);
+    node_reply(node, d->slot, d->session, d->request, status, NULL, 0);
+    return false;
+}
+
+static void delete_settled(void *arg, enum mob_status status)
+{
+    struct deletion *d = arg;
+    struct node *node = d->node;
+    struct node_job *job = node_job_by_id(node, d->job);
+    if (status == MOB_OK && !may_go(node, d, job)) {
+        free(d);
+        return;
+    }
+    if (status == MOB_OK) {
+        job->deleted = true;
+        job_list_remove(&node->ended_jobs, job);
+        job_list_unshift(&node->ended_jobs, job);
+        status = mob_gcs_get(node->gcs, MOB_GCS_KV, MOB_GCS_KEY_FLUSH_PRESENT,
+            sizeof MOB_GCS_KEY_FLUSH_PRESENT - 1, drop_job, d);
+    }
+    if (status != MOB_OK) {
+        node_reply(node, d->slot, d->session, d->request, status, NULL, 0);
+        free(d);
+    }
 }
 
 void node_job_delete(struct node *node, struct node_client *client, uint32_t request, struct node_job *job)
 {
-    if (is_needed(node, client, request, job))
-        return;
     struct deletion *d = malloc(sizeof *d);
     MOB_ASSERT(d);
     *d = (struct deletion){node, job->id, client->slot, client->session, request, 0};
     MOB_ASSERT(job->state == JOB_ENDED);
-    job->deleted = true;
-    job_list_remove(&node->ended_jobs, job);
-    job_list_unshift(&node->ended_jobs, job);
-    enum mob_status status = mob_gcs_get(
-        node->gcs, MOB_GCS_KV, MOB_GCS_KEY_FLUSH_PRESENT, sizeof MOB_GCS_KEY_FLUSH_PRESENT - 1, drop_job, d);
-    if (status != MOB_OK) {
-        node_reply(node, client->slot, client->session, request, status, NULL, 0);
-        free(d);
-    }
+    if (actor_refs_settle(node, delete_settled, free, d))
+        delete_settled(d, MOB_OK);
 }
 
 void node_job_forget(struct node *node, struct node_job *job)

@@ -1,6 +1,7 @@
 /* Lineage that is older than the retention goes, and with it jobs that have ended. */
 #include "common/base/log.h"
 #include "runtime/node/actor_needs.h"
+#include "runtime/node/actor_refs.h"
 #include "runtime/node/checkpoint_sweep.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
@@ -99,15 +100,10 @@ static void age(struct node *node, struct node_job *job, int64_t before)
 }
 
 /* What aged out is a page at most; the next turn takes the next. */
-void node_jobs_age(struct node *node)
+static void age_all(struct node *node)
 {
-    if (node->now_ns < node->next_age_ns)
-        return;
-    int64_t retention_ns = (int64_t)node->options.retention_s * MOB_SEC;
-    int64_t every_ns = retention_ns / 2 < MOB_SEC ? MOB_SEC : retention_ns / 2;
-    int64_t before = mob_wall_now() - retention_ns;
+    int64_t before = mob_wall_now() - (int64_t)node->options.retention_s * MOB_SEC;
     forget_aged(node, before);
-    node->next_age_ns = node->now_ns + (every_ns < NODE_AGE_EVERY_NS ? every_ns : NODE_AGE_EVERY_NS);
     node_puts_age(node, before);
     for (struct node_job *job = node->jobs.first; job; job = job->next)
         if (job->standing && !job->deleted)
@@ -116,4 +112,27 @@ void node_jobs_age(struct node *node)
         if (!job->deleted && job->ended_wall_ns > 0)
             age(node, job, before);
     drop_old(node, mob_job_system(), true, before);
+}
+
+/* Who is not known to need nothing may need it: then the next turn takes it. */
+static void on_settled(void *arg, enum mob_status status)
+{
+    if (status == MOB_OK)
+        age_all(arg);
+}
+
+static void on_dropped_waiter(void *arg)
+{
+    (void)arg;
+}
+
+void node_jobs_age(struct node *node)
+{
+    if (node->now_ns < node->next_age_ns)
+        return;
+    int64_t retention_ns = (int64_t)node->options.retention_s * MOB_SEC;
+    int64_t every_ns = retention_ns / 2 < MOB_SEC ? MOB_SEC : retention_ns / 2;
+    node->next_age_ns = node->now_ns + (every_ns < NODE_AGE_EVERY_NS ? every_ns : NODE_AGE_EVERY_NS);
+    if (actor_refs_settle(node, on_settled, on_dropped_waiter, node))
+        age_all(node);
 }

@@ -383,6 +383,7 @@ static void note_with_job(
     if (had_put || !known->put)
         return;
     known->put_job = block->job;
+    known->put_wall_ns = block->wall_ns;
     memcpy(known->put_ns, block->ns, sizeof known->put_ns);
 }
 

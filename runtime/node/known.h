@@ -37,6 +37,7 @@ struct known {
     bool outcomes; /* the task logged some */
     struct mob_job_id put_job; /* of that log's entry */
     char put_ns[MOB_NAMESPACE_MAX];
+    int64_t put_wall_ns; /* when its block was begun */
     bool deleted; /* what was put */
     bool hashed; /* the object's hash was logged by itself (large_hashes.h) */
     struct mob_entry_hash *hashes; /* of objects of the task, as they were logged; NULL: none */

@@ -16,6 +16,7 @@
 #include "common/settings/settings_forms.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/actor_refs.h"
 #include "runtime/node/alias.h"
 #include "runtime/node/awaited_puts.h"
 #include "runtime/node/borrowed.h"
@@ -198,6 +199,7 @@ static void make_tables(struct node *node)
     node->aliases = alias_table_create();
     node->borrows = borrow_table_create();
     node->actors = actor_table_create();
+    node->actor_refs = actor_refs_create();
     node->known = known_table_create();
     node->values = value_cache_create();
     node->awaited = awaited_puts_create();
@@ -288,6 +290,7 @@ void node_close(struct node *node)
     borrow_table_destroy(node->borrows);
     node_shadows_destroy(node);
     node_puts_sweep_destroy(node);
+    actor_refs_destroy(node->actor_refs);
     actor_table_destroy(node->actors);
     node_deployments_drop(node);
     function_table_destroy(node->functions);

@@ -257,6 +257,7 @@ struct node {
     struct node_promise *promises;
     uint32_t promise_count;
     struct actor_table *actors;
+    struct actor_refs *actor_refs;
     struct shadow_table shadows;
     struct known_table *known;
     struct value_cache *values; /* that look-ups came by */

@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "runtime/node/actor_needs.h"
+#include "runtime/node/actor_refs.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/directory.h"
 #include "runtime/node/jobs.h"
@@ -411,13 +412,20 @@ static void queue_calls(const struct restart *r, const struct replay_log *log, s
     }
 }
 
-/* Positions from which on calls are known, and whose they are: their lineage stays. */
+/* Positions from which on calls are known, whose they are and what they were given: that lineage stays. */
 static void note_callers(const struct restart *r, const struct replay_log *log)
 {
     struct node_actor *actor = node_actor_find(r->node, r->actor);
-    for (uint32_t i = 0; actor && i < log->count; i++)
-        if (log->calls[i].spec && log->calls[i].position >= r->from)
-            node_actor_called(actor, log->calls[i].spec->job, log->calls[i].position, 0);
+    if (actor && log->creation && r->from == 0)
+        actor_refs_note(r->node, r->actor, 0, r->actor.creation, (const uint8_t *)(log->creation + 1));
+    for (uint32_t i = 0; actor && i < log->count; i++) {
+        const struct replay_call *call = &log->calls[i];
+        if (!call->spec || call->position < r->from)
+            continue;
+        node_actor_called(actor, call->spec->job, call->position, 0);
+        if (!call->skipped)
+            actor_refs_note(r->node, r->actor, call->position, call->task, (const uint8_t *)(call->spec + 1));
+    }
 }
 
 static void restart(void *arg, const struct replay_log *log)

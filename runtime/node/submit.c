@@ -51,44 +51,27 @@ static void need(struct node *node, struct inputs *in, struct mob_object_id id)
 }
 
 /* Arguments that continue in pages: the pages are objects of the submitter, put before the spec. */
-static void need_paged(
-    struct node *node, struct inputs *in, struct mob_task_id task, const struct mob_ext_view *ext)
+static void need_paged(struct node *node, struct inputs *in, struct mob_task_id task, uint32_t pages)
 {
-    uint32_t pages = 0;
-    memcpy(&pages, ext->payload, ext->payload_bytes >= 4 ? 4 : 0);
-    for (uint32_t p = 0; p < pages && p < MOB_ARG_PAGES_MAX; p++) {
-        struct mob_object_id id = mob_object_of(task, MOB_SLOT_ARG_PAGE | p);
+    for (uint32_t p = 0; p < pages; p++) {
+        struct mob_object_id id = mob_object_of(task, MOB_SLOT_ARG_PAGE | p), ref;
         enum mob_value_type type;
         const uint8_t *bytes;
-        uint64_t size;
+        uint64_t size, at = 0;
         struct mob_value_view value;
         if (mob_store_object_bytes(node->store, id, true, &type, &bytes, &size) != MOB_OK ||
             mob_value_open(bytes, size, &value) != MOB_OK) {
             add_missing(in, id);
             continue;
         }
-        uint64_t at = 0;
-        while (at + 8 <= value.payload_bytes) { /* whole args: kind, type, zero, payload_bytes, payload */
-            const uint8_t *arg = value.payload + at;
-            uint32_t bytes_in;
-            memcpy(&bytes_in, arg + 4, 4);
-            uint64_t step = 8 + mob_round_up(bytes_in, 8);
-            if (step > value.payload_bytes - at)
-                break;
-            if (arg[0] == 1 && bytes_in == sizeof(struct mob_object_id)) {
-                struct mob_object_id ref;
-                memcpy(&ref, arg + 8, sizeof ref);
-                need(node, in, ref);
-            }
-            at += step;
-        }
+        while (mob_arg_page_next_ref(value.payload, value.payload_bytes, &at, &ref))
+            need(node, in, ref);
     }
 }
 
 static void collect_inputs(struct node *node, struct mob_task_id task, const uint8_t *tail, struct inputs *in)
 {
     struct mob_arg_view arg;
-    struct mob_ext_view ext;
     in->missing = in->on_stack;
     in->capacity = MISSING_ON_STACK;
     in->count = 0;
@@ -96,9 +79,8 @@ static void collect_inputs(struct node *node, struct mob_task_id task, const uin
     while (mob_tail_next_arg(&it, &arg))
         if (arg.is_ref)
             need(node, in, arg.ref);
-    while (mob_tail_next_ext(&it, &ext))
-        if (ext.tag == MOB_EXT_ARG_PAGES)
-            need_paged(node, in, task, &ext);
+    if (it.at < it.end)
+        need_paged(node, in, task, mob_spec_arg_pages(tail));
 }
 
 static int64_t to_monotonic(int64_t wall_ns)

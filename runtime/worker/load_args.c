@@ -75,6 +75,7 @@ static enum mob_status from_store(
 static enum mob_status resolve(struct mob_worker *worker, struct mob_object_id id, struct mob_call_arg *arg)
 {
     struct mob_call *call = worker->call;
+    char text[MOB_ID_TEXT_MAX];
     for (int steps = 0; steps < FOLLOW_MAX; steps++) {
         enum mob_status status = from_store(worker, id, arg);
         if ((status == MOB_NOT_FOUND || status == MOB_NOT_READY) && from_hint(worker, id, arg))
@@ -84,8 +85,8 @@ static enum mob_status resolve(struct mob_worker *worker, struct mob_object_id i
             if (status == MOB_OK)
                 status = from_store(worker, id, arg);
             else
-                return mob_call_fail(call, MOB_DEPENDENCY_FAILED, "an argument could not be fetched: %s",
-                    mob_client_error(worker->client));
+                return mob_call_fail(call, MOB_DEPENDENCY_FAILED, "the argument %s could not be fetched: %s",
+                    mob_object_id_format(id, text), mob_client_error(worker->client));
         }
         if (status != MOB_OK)
             return mob_call_fail(call, status, "an argument could not be read: %s", mob_status_text(status));
@@ -102,7 +103,8 @@ static enum mob_status resolve(struct mob_worker *worker, struct mob_object_id i
         return MOB_OK;
     call->cause = arg->payload;
     call->cause_bytes = arg->bytes > UINT32_MAX ? 0 : (uint32_t)arg->bytes;
-    return mob_call_fail(call, MOB_DEPENDENCY_FAILED, "an argument is the result of a failed task");
+    return mob_call_fail(call, MOB_DEPENDENCY_FAILED, "the argument %s is the result of a failed task",
+        mob_object_id_format(id, text));
 }
 
 /* What is declared for the next argument. */

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 
+from http_retention import given, in_use, keeper, put_of, take
 from lib_http_cluster import BIN, check, main, sql
 
 V1 = "/api/v1"
@@ -117,6 +118,42 @@ def test_actors_outlive_their_days(c):
     check(add(c, counter) == 426 and add(c, account) == 17, "and once more, a part of it from earlier")
     for actor in (counter, account):
         check(c.call("DELETE", f"{V1}/actors/{actor}")[0] == 202, "its end")
+    c.until("nothing is kept for the dead", lambda: sql(c, KEPT) == "0", 60)
+
+
+def test_actors_keep_what_their_calls_were_given(c):
+    """By other jobs, and in other groups and rows of the database than the calls are."""
+    postgres_is_up(c)
+    for module in ("arith", "holder"):
+        c.deploy(module)
+    jobs = {name: job_of(c, name) for name in ("own", "small", "large", "chain", "seed", "other")}
+    values = given(c, jobs) + [put_of(c, 3, 100), put_of(c, 4, 300_000)]
+    flushed(c)
+    body = {"function": "arith.add", "rows": [[i, 1] for i in range(1000)], "job": jobs["other"]}
+    others = [item["id"] for _ in range(8) for item in c.json("POST", V1 + "/tasks:batch", body, expect=202)["items"]]
+    c.until("they end", lambda: c.json("GET", f"{V1}/tasks/{others[-1]}", expect=200)["state"] == "finished")
+    flushed(c)
+    actor = keeper(c, job=jobs["own"])
+    taken = [take(c, actor, value, n).get("result") for n, value in enumerate(values)]
+    check(taken == [1, 2, 3, 4, 5], "calls", taken)
+    for job in jobs.values():
+        check(c.call("DELETE", f"{V1}/jobs/{job}")[0] == 202, "the job ends", job)
+    for name in ("small", "large", "chain", "seed"):
+        in_use(c, jobs[name], actor)
+    flushed(c)
+    age(c)
+    check(sql(c, KEPT) == "1", "what they need is kept")
+    check(any(c.call("GET", f"{V1}/tasks/{others[at]}")[0] == 404 for at in range(2000, 7000, 1000)), "the rest is gone")
+    for again in range(2):
+        kill_node(c)
+        answer = take(c, actor, values[again], again)
+        check(answer.get("result") == 6 + again, "its state after the node's end", again, answer)
+    flushed(c)
+    age(c)
+    kill_node(c)
+    answer = take(c, actor, values[2], 2)
+    check(answer.get("result") == 8, "and once more, all of it from earlier", answer)
+    check(c.call("DELETE", f"{V1}/actors/{actor}")[0] == 202, "its end")
     c.until("nothing is kept for the dead", lambda: sql(c, KEPT) == "0", 60)
 
 

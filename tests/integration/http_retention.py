@@ -155,6 +155,85 @@ def test_an_actor_needs_its_own_job_and_that_of_its_callers(c):
         c.until("and the job", lambda: c.call("GET", f"{V1}/jobs/{job}")[0] == 404 or c.call("DELETE", f"{V1}/jobs/{job}")[0] == 202)
 
 
+def keeper(c, **more):
+    body = {"class": "holder.Keeper", "options": {"detached": True, "max_restarts": -1}, **more}
+    return c.json("POST", V1 + "/actors", body, {"Prefer": "wait=20"}, expect=201)["id"]
+
+
+def take(c, actor, value, n):
+    return c.json("POST", f"{V1}/actors/{actor}/methods/take", {"arguments": [ref(value), n]}, {"Prefer": "wait=30"})
+
+
+def put_of(c, n, size):
+    """What holder.makes gives, put by a client."""
+    body = bytes((n + i // 4096) % 256 for i in range(size))
+    return json.loads(c.call("POST", V1 + "/objects", body, {"Content-Type": "application/octet-stream"})[2])["id"]
+
+
+def result_of(c, job, function, *arguments):
+    body = {"function": function, "arguments": list(arguments), "job": job}
+    return c.json("POST", V1 + "/tasks", body, {"Prefer": "wait=30"}, expect=200)["returns"][0]
+
+
+def given(c, jobs):
+    """Values 0 to 2 of other jobs: in the completion, in the store, and in the store by tasks of two jobs."""
+    seed = result_of(c, jobs["seed"], "arith.add", 1, 1)
+    return [result_of(c, jobs["small"], "holder.makes", 0, 100),
+            result_of(c, jobs["large"], "holder.makes", 1, 100_000),
+            result_of(c, jobs["chain"], "holder.makes", ref(seed), 100_000)]
+
+
+def take_put(c, actor, n, size):
+    """On a slow machine it may have aged before it is taken."""
+    for _ in range(10):
+        answer = take(c, actor, put_of(c, n, size), n)
+        if "result" in answer:
+            return answer
+    return answer
+
+
+def test_a_replay_that_lacks_an_argument_says_so(c):
+    c.deploy("holder")
+    actor, values = keeper(c, job=job_of(c, "own")), [put_of(c, n, 100) for n in range(2)]
+    taken = [take(c, actor, value, n) for n, value in enumerate(values)]
+    check([each.get("result") for each in taken] == [1, 2], "calls", taken)
+    check(c.call("DELETE", f"{V1}/objects/{values[1]}")[0] == 202, "somebody deletes the value")
+    after_the_nodes_end(c)
+    answer = take(c, actor, values[0], 0)
+    error = answer.get("error", {})
+    says = [part in error.get("message", "") for part in (values[1], taken[1]["id"], "position 1 ", "it was deleted")]
+    check(error.get("code") == "actor-died" and all(says), "which argument of which call is gone", answer)
+
+
+def test_what_calls_were_given_is_kept(c):
+    """By jobs that have ended, and by clients long ago. It is looked up when something is to go: before a job is
+    deleted, or by retention."""
+    c.deploy("holder")
+    jobs = {name: job_of(c, name) for name in ("own", "small", "large", "chain", "seed", "other")}
+    values = given(c, jobs)
+    time.sleep(2 * RETENTION_S)
+    actor = keeper(c, job=jobs["own"])
+    taken = [take(c, actor, value, n) for n, value in enumerate(values)]
+    taken += [take_put(c, actor, 3, 100), take_put(c, actor, 4, 300_000)]  # the second has a file
+    check([each.get("result") for each in taken] == [1, 2, 3, 4, 5], "calls", taken)
+    aged = result_of(c, jobs["other"], "arith.add", 1, 1)
+    for job in jobs.values():
+        check(c.call("DELETE", f"{V1}/jobs/{job}")[0] == 202, "its end")
+    in_use(c, jobs["small"], actor)
+    c.until("what no actor needs has aged", lambda: c.call("GET", f"{V1}/objects/{aged}/lineage")[0] == 404)
+    time.sleep(2 * RETENTION_S)
+    for again in range(2):
+        for name in ("small", "large", "chain", "seed"):
+            in_use(c, jobs[name], actor)
+        after_the_nodes_end(c)
+        answer = take(c, actor, values[1], 1)
+        check(answer.get("result") == 6 + again, "its state after the node's end", again, answer)
+        time.sleep(2 * RETENTION_S)
+    check(c.call("DELETE", f"{V1}/actors/{actor}")[0] == 202, "end")
+    for name in ("small", "large", "chain", "seed"):
+        c.until("and then the jobs go", lambda: c.call("GET", f"{V1}/jobs/{jobs[name]}")[0] == 404)
+
+
 def first_frame(c, after):
     """Of a stream of events behind a position, passing over what only marks time."""
     connection = c.connect()

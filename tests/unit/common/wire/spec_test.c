@@ -104,6 +104,40 @@ static void extensions_are_found_and_unknown_ones_kept(void **state)
     assert_false(mob_spec_find_ext(tail, MOB_EXT_LABEL, &ext));
 }
 
+/* A page has whole arguments, as a tail has behind its first word. What is cut short has none there. */
+static void references_of_a_page_are_found(void **state)
+{
+    (void)state;
+    const struct mob_object_id refs[] = {{{{{1}}, 2}, 3}, {{{{4}}, 5}, 6}};
+    const int64_t value = 7;
+    struct mob_tail_builder b;
+    mob_tail_begin(&b, tail, sizeof tail);
+    mob_tail_add_value(&b, MOB_TYPE_I64, &value, sizeof value);
+    mob_tail_add_ref(&b, refs[0]);
+    mob_tail_add_value(&b, MOB_TYPE_UTF8, "odd", 3);
+    mob_tail_add_ref(&b, refs[1]);
+    const uint32_t bytes = mob_tail_end(&b) - 8;
+    for (uint32_t length = 0; length <= bytes; length++) {
+        struct mob_object_id found;
+        uint64_t at = 0;
+        uint32_t count = 0;
+        uint8_t *page = malloc(length + 1); /* so that a sanitizer sees a read behind it */
+        assert_non_null(page);
+        memcpy(page, tail + 8, length);
+        for (; mob_arg_page_next_ref(page, length, &at, &found); count++)
+            assert_true(count < 2 && mob_object_id_eq(found, refs[count]));
+        assert_true(at <= length);
+        assert_int_equal(count, (length >= 48) + (length == bytes));
+        free(page);
+    }
+    assert_int_equal(mob_spec_arg_pages(tail), 0);
+    const uint32_t pages[] = {3, 100};
+    mob_tail_begin(&b, tail, sizeof tail);
+    mob_tail_add_ext(&b, MOB_EXT_ARG_PAGES, pages, sizeof pages);
+    assert_true(mob_tail_end(&b) > 0);
+    assert_int_equal(mob_spec_arg_pages(tail), 3);
+}
+
 static void digest_ignores_the_attempt_and_nothing_else(void **state)
 {
     (void)state;
@@ -229,6 +263,7 @@ int main(void)
         cmocka_unit_test(random_specs_round_trip),
         cmocka_unit_test(arguments_come_back_in_order),
         cmocka_unit_test(extensions_are_found_and_unknown_ones_kept),
+        cmocka_unit_test(references_of_a_page_are_found),
         cmocka_unit_test(digest_ignores_the_attempt_and_nothing_else),
         cmocka_unit_test(builder_fails_when_it_does_not_fit),
         cmocka_unit_test(builder_refuses_arguments_behind_extensions_and_wrong_sizes),
