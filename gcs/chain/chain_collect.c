@@ -68,7 +68,9 @@ static struct mob_chain_client *add_provisional(struct mob_chain *c, uint64_t cl
 struct mob_chain_client *mob_chain_collect_open(struct mob_chain *c, uint64_t client)
 {
     if ((client & MOB_GCS_CLIENT_BIT) == 0)
-        return client > mob_state_incarnation_last(c->options.state) ? add_provisional(c, client) : NULL;
+        return client > mob_state_incarnation_last(c->options.state) && MOB_RULE(PROVISIONAL)
+            ? add_provisional(c, client)
+            : NULL;
     uint64_t low = (1ull << MOB_CHAIN_CLIENT_SEQ_BITS) - 1;
     uint64_t seq = (c->applied & ~low) | (client & low);
     if (seq + low / 2 < c->applied)

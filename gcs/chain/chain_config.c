@@ -136,7 +136,7 @@ void mob_chain_on_config(struct mob_chain *c, const struct mob_gcs_config *confi
     }
     /* Only a tail gives its state, and it keeps its log for a joiner that was appended until that one serves.
      */
-    bool appended = c->source.joiner != 0 && c->source.joiner == mob_chain_successor(c);
+    bool appended = c->source.joiner != 0 && c->source.joiner == mob_chain_successor(c) && MOB_RULE(JOIN_LOG);
     if (!appended && (c->source.joiner == successor || !mob_chain_is_tail(c)))
         mob_chain_source_end(c);
     mob_chain_settle(c);
@@ -144,7 +144,7 @@ void mob_chain_on_config(struct mob_chain *c, const struct mob_gcs_config *confi
 
 void mob_chain_on_join(struct mob_chain *c, uint64_t epoch)
 {
-    if (c->state != MOB_CHAIN_IDLE || c->options.self == 0 || epoch <= c->part_epoch)
+    if (c->state != MOB_CHAIN_IDLE || c->options.self == 0 || (epoch <= c->part_epoch && MOB_RULE(JOIN_PART)))
         return;
     c->join.wanted = true;
     if (c->config.epoch != 0)

@@ -47,7 +47,8 @@ static enum mob_status resolve_drop(
         return MOB_NO_MEMORY;
     bool more = false;
     /* When it was answered before a restart: as many as then; the oldest go first, so they are the same. */
-    size_t max = put->request.old_seq != 0 && put->request.old_number < MOB_CHAIN_DROP_MAX
+    size_t max =
+        put->request.old_seq != 0 && put->request.old_number < MOB_CHAIN_DROP_MAX && MOB_RULE(DROP_AGAIN)
         ? (size_t)put->request.old_number
         : MOB_CHAIN_DROP_MAX;
     size_t n = c->options.drop(c->options.drop_arg, &put->request, entry->drops, max, &more);

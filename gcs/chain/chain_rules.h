@@ -25,8 +25,17 @@
 #define MOB_RULE_JOIN_STALLED 15 /* a joiner that hears nothing of its snapshot gives up */
 #define MOB_RULE_LOG_STALLED 16 /* so does one that has it, and hears nothing of the log behind it */
 
-/* A bug that there was, to be put back: the simulator finds it again (ctest sim/bug-history-hole). */
+/* Bugs that there were, to be put back: the simulator finds each again (ctest sim/bug-*), or a unit test
+ * fails (unit/gcs/chain/bug-*). */
 #define MOB_RULE_HISTORY_HOLE 17 /* after a restart positions are the same up to the first hole only */
+#define MOB_RULE_JOIN_PART 20 /* who took part in an epoch does not obey a JOIN of that or an earlier one */
+#define MOB_RULE_JOIN_LOG \
+    21 /* the log for a joiner is kept until it serves, not only until it is appended \
+        */
+#define MOB_RULE_EVICT_DISK 22 /* one that stays has its synced state on its disk */
+#define MOB_RULE_START_FIRST 23 /* members of a first or started configuration had everything */
+#define MOB_RULE_PROVISIONAL 24 /* a log whose registration is not there yet is collected all the same */
+#define MOB_RULE_DROP_AGAIN 25 /* a drop that was answered takes as many blocks as it took then */
 
 /* Of gcs/chain/node_watch.c (ctest sim/nodes-without-*). */
 #define MOB_RULE_NODE_SEAL 11 /* the next incarnation is given out when the log before is sealed */

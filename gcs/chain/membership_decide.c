@@ -1,6 +1,7 @@
 /* Which configuration comes next: the first one, one after everything died, one without whoever is silent,
  * one with whoever has joined. */
 #include "common/base/log.h"
+#include "gcs/chain/chain_rules.h"
 #include "gcs/chain/membership_inner.h"
 
 #define BEGIN_ANEW_AGAIN_NS (1000 * 1000000ll) /* time for a member to do so, and to come back */
@@ -111,7 +112,7 @@ static const struct known *best_of_configuration(
         *missing_out += !back && !useless;
         /* The members of the first configuration of all began with nothing, so each had everything; and what
          * a chain was started again from is all that there was. */
-        bool by_definition = m->config.epoch == 1 || m->config.start != 0;
+        bool by_definition = (m->config.epoch == 1 || m->config.start != 0) && MOB_RULE(START_FIRST);
         if (back && (k->report.stored_synced != 0 || by_definition))
             best = further(best, k);
     }
@@ -284,7 +285,7 @@ static bool decide_eviction(struct mob_membership *m, int64_t now_ns)
     struct mob_gcs_config next = next_config(m);
     uint32_t head = m->config.count;
     int64_t doubted_ns = m->begun_ns;
-    bool on_disk = false, alive_since = true;
+    bool on_disk = !MOB_RULE(EVICT_DISK), alive_since = true;
     for (uint32_t i = 0; i < m->config.count; i++) {
         const struct known *k = membership_find(m, m->config.members[i]);
         if (membership_dead(m, i, now_ns)) {

@@ -83,7 +83,9 @@ enum nodesim_rule {
     NODESIM_RULE_TAKE_OVER, /* a RECOVER record is not taken from a later incarnation */
     NODESIM_RULE_RECORD, /* a RECOVER record is changed only as it was found */
     NODESIM_RULE_TIDY_STATE, /* one is tidied only if its log is RECOVERED, or is not there */
-    NODESIM_RULE_TIDY_LISTED /* and only as it was listed */
+    NODESIM_RULE_TIDY_LISTED, /* and only as it was listed */
+    /* A bug that this model had (docs/gcs-bugs.md). */
+    NODESIM_RULE_OLD_ANSWERS /* answers of the history before are not heard when the chain starts again */
 };
 struct event {
     int64_t at;

@@ -280,7 +280,8 @@ void nodesim_at_chain_book(uint32_t shard, struct event *e)
     s->start++;
     s->started_at = world.now;
     nodesim_count(NODESIM_STARTS);
-    drop_answers_of_old_history(shard);
+    if (world.without != NODESIM_RULE_OLD_ANSWERS)
+        drop_answers_of_old_history(shard);
     blocks_come_back(shard, c);
     seals_come_back(s);
     hear_seals(c, e);

@@ -23,7 +23,8 @@ int main(int argc, char **argv)
         {"home-watch", NODESIM_RULE_HOME_WATCH}, {"home-kept", NODESIM_RULE_HOME_KEPT},
         {"earlier", NODESIM_RULE_EARLIER}, {"all-logs", NODESIM_RULE_ALL_LOGS},
         {"take-over", NODESIM_RULE_TAKE_OVER}, {"record", NODESIM_RULE_RECORD},
-        {"tidy-state", NODESIM_RULE_TIDY_STATE}, {"tidy-listed", NODESIM_RULE_TIDY_LISTED}, {NULL, 0}};
+        {"tidy-state", NODESIM_RULE_TIDY_STATE}, {"tidy-listed", NODESIM_RULE_TIDY_LISTED},
+        {"old-answers", NODESIM_RULE_OLD_ANSWERS}, {NULL, 0}};
     static const struct sim_runner runner = {
         .run = nodesim_run, .rows = rows, .covers = NODESIM_COVERS, .rules = rules};
     return sim_runner_main(&runner, argc, argv);

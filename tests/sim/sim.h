@@ -47,7 +47,10 @@ enum sim_rule {
     SIM_RULE_CUT, /* a log is recovered only when it is sealed */
     SIM_RULE_ACCEPT, /* the new owner's log says so first */
     SIM_RULE_TAKEOVER, /* who recovers is replaced when it is dead */
-    SIM_RULE_LATE_OWNER /* what a dead node told the directory last must not arrive behind its recovery */
+    SIM_RULE_LATE_OWNER, /* what a dead node told the directory last must not arrive behind its recovery */
+    /* Bugs that this model had (docs/gcs-bugs.md). */
+    SIM_RULE_LINK_ENDS, /* a link that carries nothing ends with either of its ends */
+    SIM_RULE_REST_SAID /* a member says that it rests before it is silent for longer */
 };
 void sim_run(const struct sim_setup *setup, struct sim_result *result_out);
 

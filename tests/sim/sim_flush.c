@@ -219,6 +219,9 @@ bool sim_was_dropped(const struct sim *s, const struct sim_block *block)
 
 void sim_check_dropped(struct sim *s, const struct sim_member *m, const struct mob_chain_entry *e)
 {
+    SIM_CHECK(s, e->op != MOB_GCS_OP_JOB_DROP || e->drop_count <= e->number,
+        "member %u drops %u blocks at %llu, and the answer is that %llu went", m->slot, e->drop_count,
+        (unsigned long long)e->seq, (unsigned long long)e->number);
     for (uint32_t d = 0; d < e->drop_count; d++)
         for (size_t i = 0; i < m->memory.block_count; i++)
             if (m->memory.blocks[i].seq == e->drops[d] && !sim_was_dropped(s, &m->memory.blocks[i])) {

@@ -629,7 +629,8 @@ static void heartbeat(struct sim *s, struct sim_member *m)
     uint64_t joiner, lag;
     bool works = busy(s, m),
          fast = works || now - m->hurried_ns < WATCHFUL_NS || mob_chain_join(m->chain, &joiner, &lag);
-    if (!fast && m->rests && now - m->spoke_ns < HEARTBEAT_SLOW_NS - HEARTBEAT_NS)
+    bool said = m->rests || s->setup.without == SIM_RULE_REST_SAID;
+    if (!fast && said && now - m->spoke_ns < HEARTBEAT_SLOW_NS - HEARTBEAT_NS)
         return;
     m->spoke_ns = now;
     m->rests = !fast; /* the first of those says so, before it is silent for longer */

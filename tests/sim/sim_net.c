@@ -109,8 +109,9 @@ void sim_send(struct sim *s, struct sim_msg *m)
         free(m);
         return;
     }
-    bool muted = n->mute[m->from][m->to].from == s->nodes[m->from].life &&
-        n->mute[m->from][m->to].to == s->nodes[m->to].life;
+    bool same =
+        n->mute[m->from][m->to].from == s->nodes[m->from].life || s->setup.without == SIM_RULE_LINK_ENDS;
+    bool muted = same && n->mute[m->from][m->to].to == s->nodes[m->to].life;
     if (m->type == SIM_CHAIN && muted) {
         sim_cover_add(s, SIM_NET_MUTE);
         if (n->mute[m->from][m->to].unfelt != SIM_COVERS)

@@ -183,7 +183,68 @@ static void who_collects_and_is_left_out_ends(void **state)
     fixture_fini(&f);
 }
 
+static void expect_untouched(struct fixture *f)
+{
+    drain(f);
+    assert_int_equal(mob_chain_state(f->chain), MOB_CHAIN_IDLE);
+    assert_int_equal(mob_chain_applied(f->chain), 40);
+    assert_int_equal(f->wipes, 0);
+}
+
+/* A master that does not know yet what its table holds has an older configuration, in which this one's store
+ * is missing, and tells it to join: that would wipe what may be the only copy. */
+static void who_took_part_in_an_epoch_does_not_obey_a_join_of_it(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, 0);
+    mob_chain_load_position(f.chain, 4, 40);
+    mob_chain_on_config(f.chain,
+        &(struct mob_gcs_config){.epoch = 3, .term = 1, .count = 1, .started = 1, .members = {TAIL}});
+    mob_chain_on_join(f.chain, 3);
+    expect_untouched(&f);
+    mob_chain_on_join(f.chain, 4);
+    expect_untouched(&f);
+    mob_chain_on_config(f.chain,
+        &(struct mob_gcs_config){.epoch = 5, .term = 2, .count = 1, .started = 1, .members = {TAIL}});
+    mob_chain_on_join(f.chain, 5); /* the chain has gone on without it */
+    drain(&f);
+    assert_int_equal(mob_chain_state(f.chain), MOB_CHAIN_JOINING);
+    assert_int_equal(f.wipes, 1);
+    fixture_fini(&f);
+}
+
 /* ---- the source ---- */
+
+/* What the source has on its disk, and its joiner has not: nobody else has it. */
+static void the_log_is_kept_for_who_was_appended_until_it_serves(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_source(&f, 0);
+    write_entries(&f, 10);
+    mob_chain_on_durable(f.chain, 10);
+    drain(&f);
+    joiner_says(&f, MOB_GCS_JOINED, &(struct mob_gcs_link){.seq = 4, .committed = 5});
+    assert_int_equal(mob_chain_entries(f.chain), 6);
+    mob_chain_on_config(
+        f.chain, &(struct mob_gcs_config){.epoch = 2, .term = 1, .count = 2, .members = {TAIL, JOINER}});
+    drain(&f);
+    assert_int_equal(mob_chain_entries(f.chain), 6);
+    struct mob_gcs_link_msg says = {
+        .type = MOB_GCS_SYNC, .epoch = 2, .from = JOINER, .link = {.to = TAIL, .seq = 4}};
+    assert_int_equal(mob_chain_on_message(f.chain, &says, NULL), MOB_FINISHED);
+    drain(&f);
+    assert_int_equal(f.forwarded, 6);
+    assert_int_equal(f.sent_away, 0);
+    assert_int_equal(mob_chain_entries(f.chain), 6); /* it may ask again */
+    says.type = MOB_GCS_ACK;
+    says.link.committed = 10;
+    assert_int_equal(mob_chain_on_message(f.chain, &says, NULL), MOB_FINISHED);
+    drain(&f);
+    assert_int_equal(mob_chain_entries(f.chain), 0);
+    fixture_fini(&f);
+}
 
 /* A sole member whose disk is slow keeps much of its log for itself. A joiner that keeps up costs nothing;
  * one that makes it keep what is on disk has to begin anew before there is no room for writes. */
@@ -290,6 +351,8 @@ int main(void)
         cmocka_unit_test(its_own_pause_is_not_the_silence_of_its_source),
         cmocka_unit_test(a_joiner_that_pauses_notices_that_its_source_is_dead),
         cmocka_unit_test(who_collects_and_is_left_out_ends),
+        cmocka_unit_test(who_took_part_in_an_epoch_does_not_obey_a_join_of_it),
+        cmocka_unit_test(the_log_is_kept_for_who_was_appended_until_it_serves),
         cmocka_unit_test(a_joiner_does_not_answer_for_its_sources_disk),
         cmocka_unit_test(a_snapshot_has_time_for_five_seconds_of_puts),
         cmocka_unit_test(a_batch_that_waits_goes_with_its_joiner),

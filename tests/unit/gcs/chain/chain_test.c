@@ -581,6 +581,28 @@ static void a_position_means_something_else_where_an_older_history_takes_its_pla
     assert_int_equal(history_after_collecting(&m), STORED);
 }
 
+/* Over several links they may come twice, or the later ones first. */
+static void requests_are_collected_once_and_without_a_gap(void **state)
+{
+    (void)state;
+    struct member m;
+    collecting(&m);
+    assert_int_equal(append_block(&m, 1, 1, STORED + 2, NULL), MOB_FINISHED);
+    assert_int_equal(m.seen_count, 1);
+    assert_int_equal(m.seen[0].type, MOB_CHAIN_GAP);
+    assert_int_equal(m.seen[0].reply.request, 0);
+    assert_int_equal(append_block(&m, 1, 0, STORED + 1, NULL), MOB_OK);
+    assert_int_equal(append_block(&m, 1, 0, STORED + 1, NULL), MOB_FINISHED);
+    assert_int_equal(append_block(&m, 1, 1, STORED + 2, NULL), MOB_OK);
+    assert_int_equal(append_block(&m, 1, 1, STORED + 2, NULL), MOB_FINISHED);
+    assert_int_equal(mob_chain_waiting(m.chain).collected, 2);
+    assert_int_equal(mob_chain_collect_end(m.chain, 0), MOB_OK);
+    drain(&m);
+    assert_int_equal(mob_state_incarnation(m.state, 1)->blocks, 2);
+    assert_int_equal(mob_chain_applied(m.chain), STORED + 2);
+    member_fini(&m);
+}
+
 static void flush(struct member *m, uint64_t request, uint64_t from, uint64_t upto, uint64_t old_seq)
 {
     struct mob_chain_put put = {.epoch = mob_chain_epoch(m->chain),
@@ -692,6 +714,107 @@ static void a_registration_that_comes_too_late_ends_its_client(void **state)
     mob_chain_on_durable(m.chain, mob_chain_applied(m.chain));
     assert_int_equal(put_key(&m, 3, "kc", 0), MOB_FINISHED);
     assert_int_equal(expired(&m).status, MOB_EXPIRED);
+    member_fini(&m);
+}
+
+static void register_again(struct member *m, uint64_t log, uint64_t old_seq)
+{
+    struct mob_chain_put put = {.epoch = mob_chain_epoch(m->chain),
+        .client = KV_CLIENT,
+        .request = {.request = 1, .op = MOB_GCS_OP_REGISTER, .old_seq = old_seq, .old_number = log},
+        .body = (const uint8_t *)"node",
+        .body_bytes = 4};
+    assert_int_equal(mob_chain_on_put(m->chain, &put), MOB_OK);
+    drain(m);
+}
+
+/* A log that was registered behind what the store has, in a start in which its registrar answers or does not:
+ * its node comes first. */
+static void collect_a_log_without_its_registration(struct member *m, bool registrar)
+{
+    collecting(m);
+    assert_int_equal(attach(m, 300, 0, 1).last, 0);
+    assert_int_equal(append_block(m, 300, 0, STORED + 2, NULL), MOB_OK);
+    assert_int_equal(append_block(m, 300, 1, STORED + 3, NULL), MOB_OK);
+    if (registrar)
+        register_again(m, 300, STORED + 1);
+    assert_int_equal(mob_chain_collect_end(m->chain, 0), MOB_OK);
+    drain(m);
+}
+
+/* Its node may have blocks that were answered before it hears of it, or the other way round: the log comes
+ * back with its registration. */
+static void a_log_comes_back_with_its_registration(void **state)
+{
+    (void)state;
+    struct member m;
+    char text[300];
+    collect_a_log_without_its_registration(&m, true);
+    assert_non_null(mob_state_incarnation(m.state, 300));
+    assert_int_equal(mob_state_incarnation(m.state, 300)->blocks, 2);
+    assert_int_equal(mob_state_incarnation(m.state, 300)->state, MOB_GCS_LIVE);
+    assert_int_equal(losses(&m, text), 0);
+    assert_int_equal(mob_chain_history(m.chain), STORED + 3);
+    commit_all(&m);
+    mob_chain_on_durable(m.chain, mob_chain_applied(m.chain));
+    drain(&m);
+    assert_int_equal(append_block(&m, 300, 2, 0, NULL), MOB_OK);
+    member_fini(&m);
+}
+
+static void a_log_whose_registration_is_gone_is_named_and_takes_nothing(void **state)
+{
+    (void)state;
+    struct member m;
+    char text[300];
+    collect_a_log_without_its_registration(&m, false);
+    assert_null(mob_state_incarnation(m.state, 300));
+    assert_int_equal(losses(&m, text), 1);
+    assert_non_null(strstr(text, "\"incarnation\":300,\"first_missing\":0,"));
+    mob_chain_on_stored(m.chain, mob_chain_applied(m.chain));
+    mob_chain_on_durable(m.chain, mob_chain_applied(m.chain));
+    drain(&m);
+    assert_int_equal(append_block(&m, 300, 2, 0, NULL), MOB_FINISHED);
+    assert_int_equal(expired(&m).status, MOB_EXPIRED);
+    member_fini(&m);
+}
+
+/* Four blocks may go now, of which the last came back after the drop had been answered. */
+static size_t drop_oldest(
+    void *arg, const struct mob_gcs_request *request, uint64_t *seqs_out, size_t max, bool *more_out)
+{
+    (void)arg;
+    (void)request;
+    size_t n = 0;
+    for (; n < 4 && n < max; n++)
+        seqs_out[n] = 6 + n;
+    *more_out = n < 4;
+    return n;
+}
+
+static void a_drop_that_was_answered_takes_what_it_took_then(void **state)
+{
+    (void)state;
+    struct member m;
+    struct mob_chain_action a;
+    collecting(&m);
+    mob_chain_destroy(m.chain);
+    m.chain = mob_chain_create(&(struct mob_chain_options){.state = m.state, .drop = drop_oldest});
+    mob_chain_load_position(m.chain, 1, STORED);
+    assert_int_equal(mob_chain_load_client(m.chain, KV_CLIENT, 0), MOB_OK);
+    mob_chain_collect_begin(m.chain);
+    struct mob_chain_put put = {.epoch = mob_chain_epoch(m.chain),
+        .client = KV_CLIENT,
+        .request = {.request = 1, .op = MOB_GCS_OP_JOB_DROP, .old_seq = STORED + 1, .old_number = 3}};
+    assert_int_equal(mob_chain_on_put(m.chain, &put), MOB_OK);
+    assert_int_equal(mob_chain_collect_end(m.chain, 0), MOB_OK);
+    assert_true(mob_chain_next(m.chain, &a));
+    assert_int_equal(a.type, MOB_CHAIN_STORE);
+    assert_int_equal(a.entry->number, 3);
+    assert_int_equal(a.entry->drop_count, 3);
+    for (uint64_t i = 0; i < 3; i++)
+        assert_int_equal(a.entry->drops[i], 6 + i);
+    drain(&m);
     member_fini(&m);
 }
 
@@ -889,6 +1012,7 @@ int main(void)
         cmocka_unit_test(a_full_member_refuses_without_consuming),
         cmocka_unit_test(digests_of_positions_are_kept),
         cmocka_unit_test(what_is_gone_for_good_is_named_and_its_log_sealed),
+        cmocka_unit_test(requests_are_collected_once_and_without_a_gap),
         cmocka_unit_test(a_position_means_the_same_up_to_the_first_hole),
         cmocka_unit_test(a_position_means_something_else_where_an_older_history_takes_its_place),
         cmocka_unit_test(a_flush_that_comes_back_does_not_pass_the_one_before_it),
@@ -896,6 +1020,9 @@ int main(void)
         cmocka_unit_test(a_log_that_was_sealed_takes_nothing_above_its_cut),
         cmocka_unit_test(a_start_commits_nothing_before_it_is_on_the_disk),
         cmocka_unit_test(a_registration_that_comes_too_late_ends_its_client),
+        cmocka_unit_test(a_log_comes_back_with_its_registration),
+        cmocka_unit_test(a_log_whose_registration_is_gone_is_named_and_takes_nothing),
+        cmocka_unit_test(a_drop_that_was_answered_takes_what_it_took_then),
         cmocka_unit_test(each_request_is_in_the_history_once_over_restarts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

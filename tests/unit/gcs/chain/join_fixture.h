@@ -21,6 +21,7 @@ struct fixture {
     int wipes, asks; /* JOINs */
     int given, logged; /* SNAPSHOTs and LOGs */
     int rows; /* ROWS */
+    int forwarded, sent_away; /* UPDs and LEAVEs */
 };
 
 static inline void drain(struct fixture *f)
@@ -34,6 +35,8 @@ static inline void drain(struct fixture *f)
         }
         f->given += a.type == MOB_CHAIN_SEND && a.message->type == MOB_GCS_SNAPSHOT;
         f->rows += a.type == MOB_CHAIN_ROWS;
+        f->forwarded += a.type == MOB_CHAIN_SEND && a.message->type == MOB_GCS_UPD;
+        f->sent_away += a.type == MOB_CHAIN_SEND && a.message->type == MOB_GCS_LEAVE;
         f->logged += a.type == MOB_CHAIN_SEND && a.message->type == MOB_GCS_LOG;
     }
 }

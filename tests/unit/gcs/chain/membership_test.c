@@ -151,8 +151,88 @@ static void a_master_that_slept_leaves_nobody_out(void **state)
     assert_int_equal(f->installed.epoch, 0);
 }
 
+/* The head is silent, and what the tail says is from before anybody doubted the head: it may have been left
+ * out by now itself, by another master. */
+static void who_stays_has_answered_something_that_was_sent_since_the_doubt(void **state)
+{
+    struct fixture *f = *state;
+    int64_t silent_ns = f->now_ns, heard_ns = silent_ns + 4 * MOB_MS;
+    while (f->now_ns < silent_ns + SUSPICION + 3 * MOB_MS) {
+        report(f, TAIL, f->now_ns < heard_ns ? f->now_ns - MOB_MS : heard_ns);
+        tick(f);
+        assert_int_equal(f->installed.epoch, 0);
+    }
+    report(f, TAIL, f->now_ns - MOB_MS);
+    tick(f);
+    assert_int_equal(f->installed.epoch, 2);
+    assert_int_equal(f->installed.members[0], TAIL);
+}
+
+/* A joiner that serves has all, but not yet on its disk: alone it would lose all with its power. The head
+ * stays, though it is silent, until somebody else has it. */
+static void nobody_is_left_out_before_one_that_stays_has_it_on_its_disk(void **state)
+{
+    struct fixture *f = *state;
+    int64_t end_ns = f->now_ns + 5 * SUSPICION;
+    struct mob_member_report r;
+    while (f->now_ns < end_ns) {
+        r = serving(f, TAIL);
+        r.synced_on_disk = 0;
+        mob_membership_on_report(f->m, &r, true, f->now_ns);
+        tick(f);
+        assert_int_equal(f->installed.epoch, 0);
+    }
+    report(f, TAIL, f->now_ns - MOB_MS);
+    tick(f);
+    assert_int_equal(f->installed.epoch, 2);
+    assert_int_equal(f->installed.count, 1);
+    assert_int_equal(f->installed.members[0], TAIL);
+}
+
+/* Everything died, and the head of epoch 1, or the only one of a later one, comes back without a word on its
+ * disk that it was synced. */
+static struct mob_gcs_config start_from_an_unsynced_store(
+    struct fixture *f, const struct mob_gcs_config *last)
+{
+    begin(f, false);
+    mob_membership_begin(f->m, 1, last, f->now_ns);
+    f->now_ns += MOB_SEC;
+    for (int i = 0; i < 30 && f->installed.epoch == 0; i++) {
+        for (uint32_t k = 0; k < last->count; k++) {
+            struct mob_member_report r = {.member = last->members[k] + 1,
+                .state = MOB_CHAIN_IDLE,
+                .stored_seq = 7 - k,
+                .sent_ns = f->now_ns,
+                .heard_ns = f->now_ns - MOB_MS};
+            mob_membership_on_report(f->m, &r, true, f->now_ns);
+        }
+        tick(f);
+    }
+    return f->installed;
+}
+
+/* The members of the first configuration began with nothing, so each had all; and what a chain was started
+ * from is all that there was. Of any other one a store that does not say so may be a part only. */
+static void who_had_all_by_definition_starts_the_chain_again(void **state)
+{
+    struct fixture *f = *state;
+    const struct mob_gcs_config first = {.epoch = 1, .term = 1, .count = 2, .members = {HEAD, TAIL}};
+    struct mob_gcs_config next = start_from_an_unsynced_store(f, &first);
+    assert_int_equal(next.epoch, 2);
+    assert_int_equal(next.start, 1);
+    assert_int_equal(next.members[0], HEAD + 1);
+    const struct mob_gcs_config started = {
+        .epoch = 5, .term = 1, .count = 1, .start = 1, .started = 5, .members = {TAIL}};
+    next = start_from_an_unsynced_store(f, &started);
+    assert_int_equal(next.epoch, 6);
+    assert_int_equal(next.start, 1);
+    assert_int_equal(next.members[0], TAIL + 1);
+    const struct mob_gcs_config later = {.epoch = 6, .term = 1, .count = 1, .started = 5, .members = {TAIL}};
+    assert_int_equal(start_from_an_unsynced_store(f, &later).epoch, 0);
+}
+
 /* The next life of a member, with a store that was synced up to seq. */
-static void report_back(struct fixture *f, uint64_t member, uint64_t seq)
+static void report_back_heard(struct fixture *f, uint64_t member, uint64_t seq, int64_t heard_ns)
 {
     struct mob_member_report r = {.member = member + 1,
         .epoch = 0,
@@ -161,8 +241,41 @@ static void report_back(struct fixture *f, uint64_t member, uint64_t seq)
         .stored_seq = seq,
         .stored_synced = 1,
         .sent_ns = f->now_ns,
-        .heard_ns = f->now_ns - MOB_MS};
+        .heard_ns = heard_ns};
     mob_membership_on_report(f->m, &r, true, f->now_ns);
+}
+
+static void report_back(struct fixture *f, uint64_t member, uint64_t seq)
+{
+    report_back_heard(f, member, seq, f->now_ns - MOB_MS);
+}
+
+/* A master that was stopped reads what they said before: since then they may have gone on, or have lost
+ * their stores. Nor does it count for long what one has heard that hears nothing any more. */
+static void who_comes_back_has_answered_something_that_was_sent_since(void **state)
+{
+    struct fixture *f = *state;
+    int64_t slept_ns = f->now_ns - MOB_MS;
+    f->now_ns += MOB_SEC;
+    for (int i = 0; i < 30; i++) {
+        report_back_heard(f, TAIL, 7, slept_ns);
+        report_back_heard(f, HEAD, 6, slept_ns);
+        tick(f);
+        assert_int_equal(f->installed.epoch, 0);
+    }
+    int64_t heard_ns = f->now_ns - MOB_MS;
+    for (int64_t end_ns = f->now_ns + 4 * SUSPICION; f->now_ns < end_ns; tick(f))
+        report_back_heard(f, TAIL, 7, heard_ns);
+    for (int i = 0; i < 30; i++) {
+        report_back_heard(f, TAIL, 7, heard_ns);
+        report_back(f, HEAD, 6);
+        tick(f);
+        assert_int_equal(f->installed.epoch, 0);
+    }
+    report_back(f, TAIL, 7);
+    tick(f);
+    assert_int_equal(f->installed.epoch, 2);
+    assert_int_equal(f->installed.members[0], TAIL + 1);
 }
 
 /* Everything died, and one of two comes back: the other may have more, so only a person can end the wait. */
@@ -219,6 +332,18 @@ static void the_last_start_is_remembered(void **state)
     assert_int_equal(f->installed.epoch, 3);
     assert_int_equal(f->installed.count, 2);
     assert_int_equal(f->installed.start, 0);
+    assert_int_equal(f->installed.started, 2);
+    mob_membership_on_installed(f->m, MOB_OK, f->now_ns);
+    sole.epoch = 3;
+    sole.joiner = 0;
+    for (int i = 0; i < 30 && f->installed.epoch == 3; i++) { /* the joiner is silent from now on */
+        sole.sent_ns = f->now_ns;
+        sole.heard_ns = f->now_ns - MOB_MS;
+        mob_membership_on_report(f->m, &sole, true, f->now_ns);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 4);
+    assert_int_equal(f->installed.count, 1);
     assert_int_equal(f->installed.started, 2);
 }
 
@@ -645,6 +770,37 @@ static void who_does_not_hurry_is_left_out_in_a_suspicion(void **state)
 
 /* One at rest whose end of the pause passes is silent a suspicion later, and not before: its lease is over
  * long since. */
+static unsigned hurries_told(struct fixture *f, uint64_t member)
+{
+    unsigned told = 0;
+    for (struct mob_membership_action a; mob_membership_next(f->m, &a);)
+        told += a.type == MOB_MEMBERSHIP_HURRY && a.member == member;
+    return told;
+}
+
+/* What tells it may be lost: it gets a second one while there is time to answer. */
+static void who_rests_is_told_to_hurry_once_more(void **state)
+{
+    struct fixture *f = *state;
+    rest(f, HEAD);
+    rest(f, TAIL);
+    tick(f);
+    assert_int_equal(mob_membership_pause_ns(f->m), 50 * MOB_MS);
+    f->now_ns += 30 * MOB_MS;
+    work(f, HEAD);
+    assert_int_equal(hurries_told(f, TAIL), 1);
+    int64_t asked_ns = f->now_ns, again_ns = 0;
+    while (f->now_ns < asked_ns + SUSPICION) {
+        work(f, HEAD);
+        mob_membership_on_tick(f->m, f->now_ns);
+        unsigned told = hurries_told(f, TAIL);
+        assert_in_range(told, 0, again_ns == 0);
+        again_ns = told > 0 ? f->now_ns : again_ns;
+        f->now_ns += MOB_MS;
+    }
+    assert_in_range(again_ns, asked_ns + SUSPICION / 2, asked_ns + SUSPICION * 3 / 4);
+}
+
 static void who_stays_quiet_beyond_its_pause_is_left_out(void **state)
 {
     struct fixture *f = *state;
@@ -667,6 +823,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_is_silent_is_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_hears_nothing_is_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_master_that_slept_leaves_nobody_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            who_stays_has_answered_something_that_was_sent_since_the_doubt, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            nobody_is_left_out_before_one_that_stays_has_it_on_its_disk, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_had_all_by_definition_starts_the_chain_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            who_comes_back_has_answered_something_that_was_sent_since, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_does_not_come_back_is_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             who_does_not_come_back_is_given_up_when_a_person_says_so, set_up, tear_down),
@@ -691,6 +854,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(heartbeats_of_a_chain_at_work_are_read_together, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_falls_silent_at_work_is_left_out_in_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_those_who_serve_at_the_full_rate_are_even, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_rests_is_told_to_hurry_once_more, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_does_not_hurry_is_left_out_in_a_suspicion, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_stays_quiet_beyond_its_pause_is_left_out, set_up, tear_down),
     };
