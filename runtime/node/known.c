@@ -53,11 +53,24 @@ struct known_table *known_table_create(void)
     return table;
 }
 
+/* Nobody who asked hears of it any more. Look-ups that were started have ended, or were dropped. */
 void known_table_destroy(struct known_table *table)
 {
-    if (table)
-        known_groups_destroy(table->groups);
-    free(table); /* what was asked goes with the process */
+    if (!table)
+        return;
+    for (int i = 0; i < BUCKETS; i++)
+        for (struct known_question *q = table->by_task[i], *next; q; q = next) {
+            next = q->by_task;
+            known_free(&q->known);
+            free(q);
+        }
+    while (table->first) {
+        struct lookup *lookup = table->first;
+        table->first = lookup->next;
+        free(lookup);
+    }
+    known_groups_destroy(table->groups);
+    free(table);
 }
 
 static struct known_question **task_bucket(const struct node *node, struct mob_task_id task)

@@ -15,6 +15,7 @@
 #include "common/base/log_value.h"
 #include "common/settings/settings_forms.h"
 #include "gcs/client/client_sync.h"
+#include "gcs/client/losses.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/actor_refs.h"
 #include "runtime/node/alias.h"
@@ -182,6 +183,8 @@ static enum mob_status join_cluster(struct node *node)
         .node = node->options.name, .masters = node->options.masters, .cluster = node->cluster};
     memcpy(life.secret, node->secret, sizeof life.secret);
     if (status == MOB_OK)
+        status = mob_losses_create(node->gcs, (int64_t)node->options.retention_s * MOB_SEC, &node->losses);
+    if (status == MOB_OK)
         status = mob_gcs_connect_wait(node->gcs, deadline); /* at once when it is refused */
     if (status == MOB_OK)
         status = mob_node_life_begin(&life, node->gcs, deadline, &node->life, &node->incarnation);
@@ -277,6 +280,7 @@ void node_close(struct node *node)
     durable_puts_destroy(node->puts);
     mob_pool_destroy(node->pool);
     mob_gcs_destroy(node->gcs);
+    mob_losses_destroy(node->losses);
     lineage_log_destroy(node->log);
     node_group_reads_drop(node);
     node_below_free(node);

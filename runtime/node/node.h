@@ -186,6 +186,7 @@ struct recovery;
 struct lane;
 struct node_stored_return;
 struct known_table;
+struct mob_losses;
 struct known_question;
 struct row_write;
 struct row_first;
@@ -216,6 +217,7 @@ struct node {
     struct mob_sched *sched;
     struct mob_pool *pool;
     struct mob_gcs *gcs;
+    struct mob_losses *losses; /* of it: what an id that nobody knows may have been in */
     struct lineage_log *log;
     struct node_client *clients[MOB_STORE_CLIENTS_MAX + 2];
     uint32_t sessions_given;

@@ -266,12 +266,29 @@ static enum mob_status outcome_of(const struct ready_object *object)
     return object->flags & MOB_READY_LAST ? MOB_NOT_FOUND : object->status;
 }
 
+/* Of an error that stands in no store: whoever asked for the bytes gets its words. */
+static struct mob_error_link words_of(const struct ready_object *object)
+{
+    struct mob_error_link link = {0};
+    if (object->type == MOB_TYPE_ERROR && object->small &&
+        mob_error_decode(object->small, object->size, &link, 1) != 1)
+        link.message_bytes = 0;
+    return link;
+}
+
+static void reply_outcome(struct node *node, const struct watch *watch, const struct ready_object *object)
+{
+    struct mob_error_link words = words_of(object);
+    node_reply(node, watch->slot, watch->session, watch->request, outcome_of(object), words.message,
+        words.message_bytes);
+}
+
 static void tell_watchers(struct node *node, const struct ready_object *object)
 {
     struct watch watch;
     while (watch_table_take(node->watches, object->id, &watch)) {
         if (watch.is_request)
-            node_reply(node, watch.slot, watch.session, watch.request, outcome_of(object), NULL, 0);
+            reply_outcome(node, &watch, object);
         else
             tell(node, watch.slot, watch.session, object);
     }

@@ -8,11 +8,13 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "gcs/client/losses.h"
 #include "runtime/node/alias.h"
 #include "runtime/node/awaited_puts.h"
 #include "runtime/node/durable_puts.h"
 #include "runtime/node/full_store.h"
 #include "runtime/node/large_hashes.h"
+#include "runtime/node/lost.h"
 #include "runtime/node/notices.h"
 #include "runtime/node/read_again.h"
 #include "runtime/node/remade.h"
@@ -454,7 +456,8 @@ static void restore_deleted(struct node *node, struct mob_object_id id)
     restored(node, id, MOB_TYPE_ERROR, payload, bytes, NODE_NOBODY, 0);
 }
 
-static void from_lineage(struct node *node, const struct known *known)
+/* False: nothing is known of it. */
+static bool from_lineage(struct node *node, const struct known *known)
 {
     struct mob_object_info info;
     enum mob_value_type type;
@@ -473,8 +476,19 @@ static void from_lineage(struct node *node, const struct known *known)
         node_ready_committed(node, known->id, MOB_OK, type, NODE_NOBODY, 0);
     else if (known->put)
         from_put(node, known, node->now_ns + FULL_STORE_PATIENCE_NS);
-    else if (!node_task_find(node, known->id.task))
-        node_ready_committed(node, known->id, MOB_NOT_FOUND, MOB_TYPE_ERROR, NODE_NOBODY, 0);
+    else
+        return node_task_find(node, known->id.task) != NULL;
+    return true;
+}
+
+/* What was logged while the losses were read is known now. */
+static void on_known_again(void *arg, enum mob_status status, const struct known *known)
+{
+    struct node *node = arg;
+    if (status != MOB_OK)
+        node_ready_committed(node, known->id, status, MOB_TYPE_ERROR, NODE_NOBODY, 0);
+    else if (!from_lineage(node, known))
+        node_lost_tell(node, known->id, mob_losses_last(node->losses));
 }
 
 static void on_known(void *arg, enum mob_status status, const struct known *known)
@@ -482,8 +496,8 @@ static void on_known(void *arg, enum mob_status status, const struct known *know
     struct node *node = arg;
     if (status != MOB_OK)
         node_ready_committed(node, known->id, status, MOB_TYPE_ERROR, NODE_NOBODY, 0);
-    else
-        from_lineage(node, known);
+    else if (!from_lineage(node, known))
+        node_lost_ask(node, known->id, on_known_again);
 }
 
 void node_resolve(struct node *node, struct mob_object_id id)

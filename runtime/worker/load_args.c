@@ -3,6 +3,7 @@
 #include "runtime/worker/worker.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define FOLLOW_MAX 64 /* tail calls behind a reference; the node has resolved longer ones */
 
@@ -72,6 +73,21 @@ static enum mob_status from_store(
     return MOB_OK;
 }
 
+/* The node says why, and no error value does. What is lost for good is the cause as such a value would be. */
+static enum mob_status not_fetched(struct mob_worker *worker, struct mob_object_id id, enum mob_status status)
+{
+    struct mob_client *client = worker->client;
+    const char *words = mob_client_error(client);
+    struct mob_error_link link = {
+        .status = status, .task = id.task, .message = words, .message_bytes = (uint32_t)strlen(words)};
+    bool lost = status == MOB_LOST_UNCOMMITTED || status == MOB_OBJECT_LOST;
+    if (lost)
+        client->cause_bytes = mob_error_encode(client->cause, sizeof client->cause, &link, NULL, 0);
+    char text[MOB_ID_TEXT_MAX];
+    return mob_call_fail(worker->call, MOB_DEPENDENCY_FAILED, "the argument %s could not be fetched: %s",
+        mob_object_id_format(id, text), lost ? mob_status_text(status) : words);
+}
+
 static enum mob_status resolve(struct mob_worker *worker, struct mob_object_id id, struct mob_call_arg *arg)
 {
     struct mob_call *call = worker->call;
@@ -85,8 +101,7 @@ static enum mob_status resolve(struct mob_worker *worker, struct mob_object_id i
             if (status == MOB_OK)
                 status = from_store(worker, id, arg);
             else
-                return mob_call_fail(call, MOB_DEPENDENCY_FAILED, "the argument %s could not be fetched: %s",
-                    mob_object_id_format(id, text), mob_client_error(worker->client));
+                return not_fetched(worker, id, status);
         }
         if (status != MOB_OK)
             return mob_call_fail(call, status, "an argument could not be read: %s", mob_status_text(status));

@@ -59,7 +59,7 @@ static void on_task_to_cancel(struct flight *flight, const struct engine_found *
     if (found->live)
         publish_cancel(flight);
     else if (found->known == ENGINE_NEVER)
-        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such task");
+        flight_fail_unknown(flight, "task");
     else if (found->known == ENGINE_FINISHED)
         cancel_below(flight, found->record);
     else
@@ -81,7 +81,7 @@ static void on_actor_to_end(struct flight *flight, const struct engine_found *fo
     if (engine_is_actor(found))
         flight_fail(flight, MOB_FINISHED, NULL, "the actor has ended");
     else
-        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such actor");
+        engine_fail_no_actor(flight, found);
 }
 
 static void on_actor_killed(void *arg, enum mob_status status, const char *text, size_t size)

@@ -358,7 +358,7 @@ void engine_record_end(const struct task_record *record, json_t *row)
 static void write_task(struct flight *flight, const struct engine_found *found)
 {
     if (found->known == ENGINE_NEVER) {
-        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such task");
+        flight_fail_unknown(flight, "task");
         return;
     }
     if (found->record && (found->record->has_spec || found->record->has_completion)) {
@@ -383,7 +383,7 @@ static void write_actor(struct flight *flight, const struct engine_found *found)
     struct mob_text *t = &flight->op->json;
     const struct task_record *record = found->record;
     if (!engine_is_actor(found) || !record) {
-        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such actor");
+        engine_fail_no_actor(flight, found);
         return;
     }
     struct lineage_names names = engine_names(flight->engine);

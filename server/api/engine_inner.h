@@ -104,6 +104,7 @@ struct function_name {
 };
 
 struct function_cache;
+struct mob_losses;
 struct held_block;
 struct event_specs;
 struct key_sweep;
@@ -150,6 +151,7 @@ struct engine {
     size_t session_count;
     int64_t retry_connect_ns, next_second_ns, sweep_keys_ns;
     struct mob_gcs *gcs;
+    struct mob_losses *losses; /* of it; engine_lost.c */
     int64_t gcs_next_ns, alive_checked_ns;
     int64_t away_asked_ns; /* engine_away.c */
     char away_why[200];
@@ -200,6 +202,9 @@ struct flight *flight_create(struct engine *engine, struct mob_engine_op *op);
 void flight_done(struct flight *flight);
 void flight_fail(struct flight *flight, enum mob_status status, const char *pointer, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* engine_lost.c: neither the node nor a log knows it: MOB_NOT_FOUND "no such `what`", or MOB_LOST_UNCOMMITTED
+ * when the control store has named a loss that it may have been in. `what` stays. */
+void flight_fail_unknown(struct flight *flight, const char *what);
 /* With the node's reply to a question that failed: words. */
 void flight_fail_reply(struct flight *flight, enum mob_status status, const char *text, size_t size);
 /* Done, with this as its JSON. Takes value. */
@@ -370,6 +375,8 @@ void engine_find(struct flight *flight, struct mob_task_id id, enum engine_find_
 /* The same for an object: the record of its task, with what the log knows of this put. */
 void engine_find_object(struct flight *flight, struct mob_object_id id,
     void (*found)(struct flight *flight, const struct engine_found *found));
+/* What was found is no actor: another task, or nothing (flight_fail_unknown). */
+void engine_fail_no_actor(struct flight *flight, const struct engine_found *found);
 /* Is (or was) this id an actor's creation? */
 bool engine_is_actor(const struct engine_found *found);
 void engine_describe_task(struct flight *flight, struct mob_task_id id);

@@ -39,6 +39,13 @@ static void refuse(struct flight *flight, enum mob_status status, const char *wh
     flight_fail(flight, status, NULL, "%s", why);
 }
 
+static void refuse_unknown(struct flight *flight)
+{
+    free(flight->context);
+    flight->context = NULL;
+    flight_fail_unknown(flight, "task");
+}
+
 /* --- answering --- */
 
 /* It goes on. */
@@ -123,7 +130,7 @@ static void read_items(struct flight *flight);
 static void on_found(struct flight *flight, const struct engine_found *found)
 {
     if (found->known == ENGINE_NEVER)
-        refuse(flight, MOB_NOT_FOUND, "no such task");
+        refuse_unknown(flight);
     else if (mob_now() < flight->op->query.wait_deadline_ns)
         look(flight);
     else

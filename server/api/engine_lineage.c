@@ -194,6 +194,19 @@ static void tree_fail(struct reading *reading, enum mob_status status, const cha
     flight_fail(flight, status, NULL, "%s", why);
 }
 
+/* What is known of its task says that it never was, or nothing is. */
+static void tree_fail_no_object(struct reading *reading, const struct task_record *record)
+{
+    struct flight *flight = reading->flight;
+    if (record && (record->has_spec || record->has_completion)) {
+        tree_fail(reading, MOB_NOT_FOUND, "no such object");
+        return;
+    }
+    mob_text_fini(&flight->op->json);
+    tree_destroy(reading);
+    flight_fail_unknown(flight, "object");
+}
+
 /* A return of a task that the log knows, or a put that it knows. */
 static bool object_was(const struct task_record *record, struct mob_object_id id)
 {
@@ -228,7 +241,7 @@ static void tree_step(struct reading *reading, enum mob_status status)
             reading_edge(reading, record->spec.actor, record->completion.position - 1, record->seq))
             return;
         if (tree->next == 0 && !object_was(record, v.object)) {
-            tree_fail(reading, MOB_NOT_FOUND, "no such object");
+            tree_fail_no_object(reading, record);
             return;
         }
         if (tree->next >= tree->begin) {

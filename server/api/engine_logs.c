@@ -183,8 +183,12 @@ static void on_found(struct flight *flight, const struct engine_found *found)
         task = actor.creation;
     else if (mob_task_id_parse(flight->op->query.id, &task) != MOB_OK)
         MOB_ASSERT(!"an id that was parsed before");
-    if (found->known == ENGINE_NEVER || (of_actor && !engine_is_actor(found))) {
-        flight_fail(flight, MOB_NOT_FOUND, NULL, of_actor ? "no such actor" : "no such task");
+    if (found->known == ENGINE_NEVER && !of_actor) {
+        flight_fail_unknown(flight, "task");
+        return;
+    }
+    if (of_actor && !engine_is_actor(found)) {
+        engine_fail_no_actor(flight, found);
         return;
     }
     uint32_t wanted = flight->op->query.attempt, newest = newest_attempt(found, task).attempt;

@@ -316,7 +316,9 @@ static void on_object_to_delete(struct flight *flight, const struct engine_found
         put = task_record_put_state(found->record, id);
     if (put == LINEAGE_PUT_DELETED)
         flight_fail(flight, MOB_OBJECT_LOST, NULL, "it was deleted before");
-    else if (put == LINEAGE_PUT_NEVER && (id.slot & MOB_SLOT_PUT || found->known == ENGINE_NEVER))
+    else if (put == LINEAGE_PUT_NEVER && found->known == ENGINE_NEVER)
+        flight_fail_unknown(flight, "object");
+    else if (put == LINEAGE_PUT_NEVER && id.slot & MOB_SLOT_PUT)
         flight_fail(flight, MOB_NOT_FOUND, NULL, "no such object");
     else if (put == LINEAGE_PUT_NEVER && found->known == ENGINE_UNFINISHED)
         flight_fail(flight, MOB_NOT_READY, NULL, "%s", mob_status_text(MOB_NOT_READY));

@@ -14,6 +14,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/wire/session.h"
+#include "gcs/client/losses.h"
 #include "server/api/engine_event_specs.h"
 #include "server/api/engine_inner.h"
 #include "server/api/engine_metrics.h"
@@ -424,6 +425,7 @@ static void stop(struct mob_engine *base)
     engine_events_unsubscribe(engine);
     end_sessions(engine);
     mob_gcs_destroy(engine->gcs);
+    mob_losses_destroy(engine->losses);
     engine_keys_end(engine);
     mob_block_decoder_destroy(engine->decoder);
     mob_block_decoder_destroy(engine->event_decoder);
@@ -458,6 +460,8 @@ static enum mob_status open_parts(struct engine *engine)
     enum mob_status status = engine_errands_start(engine);
     if (status == MOB_OK)
         status = mob_gcs_create(&options, &engine->gcs);
+    if (status == MOB_OK)
+        status = mob_losses_create(engine->gcs, engine->options.retention_ns, &engine->losses);
     return status == MOB_OK ? engine_rest_start(engine) : status;
 }
 

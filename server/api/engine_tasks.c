@@ -328,7 +328,7 @@ static void on_actor_to_call(struct flight *flight, const struct engine_found *f
     if (engine_is_actor(found))
         flight_fail(flight, MOB_ACTOR_DIED, NULL, "%s: it has ended", mob_status_text(MOB_ACTOR_DIED));
     else
-        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such actor");
+        engine_fail_no_actor(flight, found);
 }
 
 static void call_actor(struct flight *flight, struct argument_memory *memory, struct native_options *options)

@@ -271,8 +271,9 @@ MOB_API void mob_release(struct mob_future *future);
 MOB_API void mob_future_id(const struct mob_future *future, char text_out[MOB_TEXT_ID_MAX]); /* obj_... */
 MOB_API void mob_future_task_id(
     const struct mob_future *future, char text_out[MOB_TEXT_ID_MAX]); /* task_... */
-/* A future of this client for any object that has an id. Whether there is one is not asked: what never comes
- * is never ready. MOB_INVALID: the text is no object's id. */
+/* A future of this client for any object that has an id. Whether there is one is asked when it is waited for:
+ * of what no log knows mob_get gives MOB_NOT_FOUND, or MOB_LOST_UNCOMMITTED when the control store has lost
+ * what it may have been in. MOB_INVALID: the text is no object's id. */
 MOB_API MOB_MUST_USE enum mob_status mob_future_from_id(
     struct mob_client *client, const char *object_id, struct mob_future **future_out);
 /* Store a value; returns at once. It is in the GCS (or safe on disk) before anything that depends on it

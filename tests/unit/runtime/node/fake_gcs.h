@@ -74,6 +74,7 @@ static struct {
     bool hold_acks; /* blocks are kept, and nobody hears it */
     bool leaves_unfinished; /* a node that starts is told of none */
     bool hold_reads; /* reads of groups wait for fake_gcs_answer_read */
+    bool hold_losses; /* nor are losses listed */
     enum mob_status group_reads; /* what they end with, if not MOB_OK */
     uint32_t failing_reads; /* so many of them end with MOB_UNAVAILABLE */
     bool full; /* it has no room for changes of rows */
@@ -256,6 +257,14 @@ static inline struct fake_op *fake_take_out(struct mob_gcs *gcs, struct fake_op 
 }
 
 /* How many reads of groups wait, and the answer to one of them (0 = the first asked). */
+static inline bool fake_gcs_losses_wait(const struct mob_gcs *gcs)
+{
+    const struct fake_op *op = gcs->ops;
+    while (op && !(op->list && op->table == MOB_GCS_LOSSES))
+        op = op->next;
+    return op != NULL;
+}
+
 static inline uint32_t fake_gcs_reads_waiting(const struct mob_gcs *gcs)
 {
     uint32_t count = 0;
@@ -280,7 +289,10 @@ int64_t mob_gcs_step(struct mob_gcs *gcs, int64_t now_ns)
     if (!FAKE.hold_acks)
         fake_acknowledge(gcs);
     for (struct fake_op **at = &gcs->ops; *at;) {
-        if ((*at)->kind == FAKE_READ && !(*at)->all && FAKE.hold_reads) {
+        bool held = (*at)->kind == FAKE_READ
+            ? !(*at)->all && FAKE.hold_reads
+            : (*at)->list && (*at)->table == MOB_GCS_LOSSES && FAKE.hold_losses;
+        if (held) {
             at = &(*at)->next;
             continue;
         }
@@ -534,6 +546,18 @@ uint32_t mob_gcs_shard_count(const struct mob_gcs *gcs)
 {
     (void)gcs;
     return 1;
+}
+
+struct mob_gcs *mob_gcs_shard(struct mob_gcs *gcs, uint32_t shard)
+{
+    (void)shard;
+    return gcs;
+}
+
+void mob_gcs_chain(const struct mob_gcs *gcs, struct mob_gcs_config *out)
+{
+    (void)gcs;
+    *out = (struct mob_gcs_config){0};
 }
 
 void mob_gcs_position(const struct mob_gcs *gcs, struct mob_gcs_position *out)
