@@ -125,18 +125,17 @@ static void go_on(struct engine *engine)
         continue;
 }
 
-/* Node or control store are slow: begin again from where we are. Of each shard, what was held is missing. */
+/* Node or control store are slow: begin again from where we are. Of each shard, what was held is for those
+ * who read the log. */
 static void give_up_held(struct engine *engine, const struct event_block *now)
 {
     for (uint32_t shard = 0; shard < mob_gcs_shard_count(engine->gcs); shard++) {
-        uint64_t first = 0, behind = 0;
+        uint64_t behind = 0;
         for (const struct held_block *held = engine->held; held; held = held->next)
-            if (held->shard == shard) {
-                first = first ? first : held->seq;
+            if (held->shard == shard)
                 behind = held->seq + 1;
-            }
-        if (first)
-            mob_events_gap(engine->options.events, shard, first - 1, shard == now->shard ? now->seq : behind);
+        if (behind)
+            mob_events_missed(engine->options.events, shard, shard == now->shard ? now->seq : behind);
     }
     engine_events_end(engine);
 }
@@ -177,11 +176,13 @@ void engine_events_end(struct engine *engine)
     event_specs_block_end(engine->event_specs);
 }
 
+/* What is between was flushed before this gateway had read it, or lost with everything. */
 static void on_resync(void *arg, uint64_t after, uint64_t next)
 {
     struct event_source *source = arg;
     struct engine *engine = source->engine;
-    mob_events_gap(engine->options.events, (uint32_t)(source - engine->event_sources), after, next);
+    (void)after;
+    mob_events_missed(engine->options.events, (uint32_t)(source - engine->event_sources), next);
 }
 
 void engine_events_unsubscribe(struct engine *engine)

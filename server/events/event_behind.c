@@ -68,17 +68,20 @@ static bool is_ahead(const struct watcher *w)
     return false;
 }
 
+void mob_event_lag(struct watcher *w)
+{
+    w->lagging = false;
+    enqueue(w, mob_now() + PAUSE_NS);
+    w->hub->source.behind(w->hub->source.cls);
+}
+
 /* What the ring has. A stream that is full takes the rest later. False: the watcher is gone. */
 static bool give_ring(struct watcher *w)
 {
-    struct mob_events *hub = w->hub;
     if (!mob_event_give_from_ring(w))
         return false;
-    if (w->lagging) {
-        w->lagging = false;
-        enqueue(w, mob_now() + PAUSE_NS);
-        hub->source.behind(hub->source.cls);
-    }
+    if (w->lagging)
+        mob_event_lag(w);
     return true;
 }
 
@@ -91,6 +94,27 @@ void mob_event_join(struct watcher *w)
     }
     enqueue(w, 0);
     hub->source.behind(hub->source.cls);
+}
+
+/* What the hub has passed it has seen, but for what did not fit. One that is ahead (the log was lost from
+ * somewhere on) is told by whoever reads the log. */
+void mob_event_fall_behind(struct watcher *w, uint32_t shard, struct mob_event_place from)
+{
+    bool all_seen = !w->lagging && (w->stream || w->count < w->limit);
+    if (all_seen) {
+        struct mob_event_position seen;
+        mob_event_position_of(w, &seen);
+        w->cursor = seen;
+    }
+    struct mob_event_place at = w->cursor.at[shard];
+    if (!mob_event_before(at, from) && !mob_event_before(from, at))
+        return;
+    mob_event_leave_ready(w);
+    w->lagging = false; /* it is given again what it lacks */
+    enqueue(w, 0);
+    w->hub->source.behind(w->hub->source.cls);
+    if (w->request && w->count > 0)
+        mob_event_answer_poll(w, false);
 }
 
 /* --- the source --- */
@@ -185,6 +209,17 @@ bool mob_events_behind_pass(struct mob_events *hub, unsigned slot, uint32_t shar
     return w != NULL;
 }
 
+/* Again later, when it does not fit. */
+static void tell_gap(struct watcher *w, uint32_t shard, struct mob_event_place before)
+{
+    w->lagging = false;
+    if (!mob_event_tell_gap(w, shard, before.seq) || !w->lagging)
+        return;
+    w->cursor.at[shard] = before;
+    leave_slot(w);
+    mob_event_lag(w);
+}
+
 bool mob_events_behind_gap(struct mob_events *hub, unsigned slot, uint32_t shard, uint64_t to_seq)
 {
     pthread_mutex_lock(&hub->lock);
@@ -194,7 +229,7 @@ bool mob_events_behind_gap(struct mob_events *hub, unsigned slot, uint32_t shard
         struct mob_event_place before = w->cursor.at[shard];
         w->cursor.at[shard] = mob_event_end_of(to_seq > 0 ? to_seq - 1 : 0);
         if (w->stream)
-            mob_event_tell_gap(w, shard, before.seq);
+            tell_gap(w, shard, before);
         else if (answer_poll(hub, slot, true)) /* it is being answered without: the next one is told */
             w->cursor.at[shard] = before;
         there = hub->behind[slot] == w;

@@ -115,17 +115,11 @@ bool mob_event_write_to_stream(struct watcher *w, struct mob_text *t)
     return true;
 }
 
-/* A stream that missed something is told when it reads again, with the place to read the rest from. */
 static bool give_to_stream(struct watcher *w, const struct kept *kept)
 {
     struct mob_text t = {0};
-    if (w->lagging) {
-        char position[MOB_EVENTS_POSITION_TEXT_MAX];
-        mob_event_position_format(&w->cursor, position);
-        mob_text_printf(&t, "event: gap\ndata: {\"after\":\"%s\"}\n\n", position);
-        w->lagging = false;
-    }
     struct mob_event_position after = position_after(w, kept);
+    w->lagging = false;
     write_frame(&t, kept, &after);
     bool there = mob_event_write_to_stream(w, &t);
     if (there && !w->lagging)

@@ -24,7 +24,7 @@ struct watcher {
     struct mob_event_position cursor; /* the last event it has seen */
     unsigned bucket;
     bool placed; /* the cursor is set */
-    bool lagging; /* stream: something did not fit */
+    bool lagging; /* stream: the event that was given last did not fit */
     bool at_once; /* long-poll that does not wait for news: for its place only, and for the past */
     /* Reads the past: waits for a slot, or is in one. It gets no event of the present then. */
     enum { WATCHER_LIVE, WATCHER_QUEUED, WATCHER_READS } behind;
@@ -84,10 +84,17 @@ void mob_event_answer_poll(struct watcher *w, bool gap);
 /* Answers a poll that has something, or that has all there is now and does not wait for more. */
 void mob_event_answer_if_due(struct watcher *w);
 void mob_event_unlink(struct watcher *w);
-void mob_event_tell_gap(struct watcher *w, uint32_t shard, uint64_t from_seq);
+void mob_event_leave_ready(struct watcher *w); /* it may be in that list */
+/* False: as above. */
+bool mob_event_tell_gap(struct watcher *w, uint32_t shard, uint64_t from_seq);
 
 /* The source runs, and the watcher is placed: gives what the ring has, or has the past read first. */
 void mob_event_join(struct watcher *w);
+/* Something did not fit into a stream: it goes on behind what did, when its reader has taken some of it. */
+void mob_event_lag(struct watcher *w);
+/* It lacks what is before `from`: goes on with the log from where it is, at once when it has something to be
+ * answered with. */
+void mob_event_fall_behind(struct watcher *w, uint32_t shard, struct mob_event_place from);
 void mob_event_behind_unlink(struct watcher *w);
 
 #endif

@@ -95,8 +95,9 @@ void mob_events_started(struct mob_events *hub, const uint64_t *seqs);
 void mob_events_publish(struct mob_events *hub, const struct mob_event *event);
 /* Everything up to this block has been published: answers polls that have something. */
 void mob_events_pass(struct mob_events *hub, uint32_t shard, uint64_t seq);
-/* What was between is lost to us. */
-void mob_events_gap(struct mob_events *hub, uint32_t shard, uint64_t from_seq, uint64_t to_seq);
+/* The source could not follow, and goes on at `to_seq`: who has not seen what is before it is given that as
+ * one whose place is older than what the hub keeps, and told when it is gone there as well. */
+void mob_events_missed(struct mob_events *hub, uint32_t shard, uint64_t to_seq);
 /* About once a second: heartbeats, and the end of the grace. */
 void mob_events_tick(struct mob_events *hub, int64_t now_ns);
 

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 
+from http_gateways import Gateway
 from lib_http_cluster import BIN, at_once, check, main, ref, signal_postgres
 
 V1 = "/api/v1"
@@ -150,6 +151,38 @@ def place(event):
 
 def of_tasks(found):
     return [e for e in found if e["type"].startswith("task.")]
+
+
+def test_who_follows_a_gateway_that_stood_still_misses_nothing(c):
+    """Blocks left the member before this gateway had read them: who follows it is given them from PostgreSQL, also who asks again only then."""
+    c.deploy("probe")
+    second, streams = Gateway(c), {}
+    begin = second.json("GET", f"{V1}/events", expect=200)["position"]
+    job = c.json("POST", V1 + "/jobs", {"name": "still"}, expect=201)["id"]
+    count = 6000
+
+    def follow():
+        streams["events"] = streamed(second, begin, f"&job={job}", 2 * count)
+
+    follower = threading.Thread(target=follow, daemon=True)
+    follower.start()
+    events(second, begin, f"&job={job}", until=lambda found: True)  # it listens to the member
+    os.kill(second.process.pid, signal.SIGSTOP)
+    ids = []
+    for _ in range(count // 500):
+        rows = [[os.urandom(700).hex()] for _ in range(500)]
+        batch = c.json("POST", V1 + "/tasks:batch", {"function": "probe.echo_utf8", "rows": rows, "job": job}, expect=202)
+        ids += [item["id"] for item in batch["items"]]
+        c.json("POST", V1 + "/objects:wait", {"ids": [item["returns"][0] for item in batch["items"]], "num_returns": 500, "timeout_ms": 60000}, expect=200)
+    flushed(c)
+    os.kill(second.process.pid, signal.SIGCONT)
+    wanted = sorted(2 * ids)
+    time.sleep(1)  # nobody asks while the gateway hears what it missed
+    found, _ = events(second, begin, f"&job={job}", until=lambda found: len(of_tasks(found)) >= 2 * count)
+    check(sorted(e["subject"] for e in of_tasks(found)) == wanted, "each once", len(found))
+    follower.join(60)
+    check(sorted(e["subject"] for e in of_tasks(streams["events"])) == wanted, "each once, as a stream", len(streams["events"]))
+    second.end()
 
 
 def test_events_of_what_was_flushed(c):
