@@ -66,7 +66,8 @@
     X(49, HEADERS_TOO_LARGE, "headers-too-large", "the header block is too large", 431, false, peer) \
     X(50, AGAIN, "again", "would block", 503, true, op) \
     X(51, IN_USE, "in-use", "something still needs it", 409, false, op) \
-    X(52, NOT_PLACED, "not-placed", "its actor waits to be placed", 503, true, op)
+    X(52, NOT_PLACED, "not-placed", "its actor waits to be placed", 503, true, op) \
+    X(53, TOO_MUCH, "too-much-to-read", "there is more to read than one answer has time for", 422, false, op)
 
 enum mob_status {
 #define MOB_STATUS_ENUM(n, name, code, text, http, retry, scope) MOB_##name = (n),

@@ -17,9 +17,11 @@
 #include "common/base/log.h"
 #include "server/api/engine_list.h"
 #include "server/api/engine_reading.h"
+#include "server/api/engine_whole.h"
 #include "server/api/task_row.h"
 
-/* That one request reads, beside those that it looks for the end of a stream in: 65,536 children. */
+/* That one request reads, beside those that it looks for the end of a stream in: 65,536 children. A sorted
+ * list is read whole, and bounded by time (engine_whole.h). */
 #define GROUPS_MAX 256u
 #define GROUP_TASKS (1u << MOB_GROUP_SHIFT)
 #define STREAM_END (MOB_CHILD_INDEX_MAX + 1u)
@@ -38,6 +40,7 @@ struct children {
     uint64_t name; /* what its cursors are bound to */
     bool sorted;
     struct list_after after; /* of a sorted list */
+    struct whole whole; /* of a sorted list: its turn */
     struct spot top, at; /* where the list begins, once it `begun`; how far it was read */
     bool begun;
     uint32_t groups; /* read so far */
@@ -64,6 +67,7 @@ static void end_reading(struct children *c)
 
 static void destroy(struct children *c)
 {
+    whole_end(&c->whole);
     end_reading(c);
     json_decref(c->items);
     list_after_fini(&c->after);
@@ -75,6 +79,15 @@ static void fail(struct children *c, enum mob_status status)
     struct flight *flight = c->flight;
     destroy(c);
     flight_fail(flight, status, NULL, "the control store does not answer");
+}
+
+static void end_late(struct children *c)
+{
+    struct flight *flight = c->flight;
+    destroy(c);
+    flight_fail(flight, MOB_TOO_MUCH, NULL,
+        "there are more children than can be sorted in %lld s: ask without sort, page by page",
+        (long long)(WHOLE_NS / MOB_SEC));
 }
 
 static struct scan_mark mark_of(struct spot spot)
@@ -255,7 +268,7 @@ static void take_group(struct children *c)
         }
     }
     if (c->sorted)
-        list_trim_sorted(&c->flight->op->query, c->items, false);
+        (void)list_trim_sorted(&c->flight->op->query, c->items);
     c->at.end = first;
     c->groups++;
     c->asked = false;
@@ -340,7 +353,7 @@ static void on_group(struct reading *reading, enum mob_status status)
         c->at.end = end_in(reading);
         c->top = c->at;
         c->begun = true;
-        c->groups = 0; /* so that the pages of a sorted list look at the same ones */
+        c->groups = 0;
     }
     if (!c->names_read && lacks_name(c)) {
         c->names_read = true;
@@ -372,7 +385,9 @@ static void step(struct children *c)
         more = go_below(c);
     if (!more)
         answer(c, false);
-    else if (c->groups >= GROUPS_MAX)
+    else if (c->sorted && whole_is_late(&c->whole))
+        end_late(c);
+    else if (!c->sorted && c->groups >= GROUPS_MAX)
         answer(c, true);
     else if (c->at.end == END_UNKNOWN)
         look_for_end(c);
@@ -417,6 +432,25 @@ static bool parent_in(const struct mob_filter *filter, struct mob_task_id *out)
     return false;
 }
 
+static void start(void *context)
+{
+    struct children *c = context;
+    if (c->begun) {
+        step(c);
+        return;
+    }
+    c->reading = reading_begin(c->flight, on_parent, c);
+    (void)reading_group(c->reading, c->parent.stream, c->parent.index >> MOB_GROUP_SHIFT);
+}
+
+static void refused(void *context, enum mob_status status)
+{
+    struct children *c = context;
+    struct flight *flight = c->flight;
+    destroy(c);
+    whole_fail(flight, status);
+}
+
 bool engine_list_children(struct flight *flight)
 {
     const struct mob_engine_query *query = &flight->op->query;
@@ -431,11 +465,9 @@ bool engine_list_children(struct flight *flight)
         destroy(c);
         return false;
     }
-    if (query->cursor) {
-        step(c);
-    } else {
-        c->reading = reading_begin(flight, on_parent, c);
-        (void)reading_group(c->reading, c->parent.stream, c->parent.index >> MOB_GROUP_SHIFT);
-    }
+    if (c->sorted)
+        whole_begin(&c->whole, flight, start, refused, c);
+    else
+        start(c);
     return true;
 }

@@ -28,6 +28,7 @@ struct engine;
 struct errands;
 struct job_errand;
 struct room_wait;
+struct whole;
 
 /* Work for a thread beside the engine's (engine_errands.c). Its owner frees it, in `done` or later. */
 struct errand {
@@ -189,6 +190,11 @@ struct engine {
         const struct flight *trying; /* the first one's, while it tries; */
         bool missed; /* it found none */
     } room;
+    struct { /* engine_whole.c */
+        struct whole *first, *last;
+        uint32_t running, waiting;
+        int64_t rests_until_ns;
+    } wholes;
     int64_t store_looked_ns; /* whether the control store takes writes (engine_ready.c); 0: not yet */
     bool store_looking;
     char store_trouble[ENGINE_TROUBLE_BYTES]; /* what was found then; "": it does */

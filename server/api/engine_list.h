@@ -1,6 +1,6 @@
 /* Between the files of the lists of tasks and objects: what makes rows of entries (engine_list_rows.c), what
- * finds out in which state they are (engine_list_states.c), and what takes them in order, page by page
- * (engine_lists.c). The engine's thread only. */
+ * finds out in which state they are (engine_list_states.c), what takes them in order, page by page
+ * (engine_lists.c), and what is sorted lists' own (engine_list_sorted.c). The engine's thread only. */
 #ifndef MOB_SERVER_API_ENGINE_LIST_H
 #define MOB_SERVER_API_ENGINE_LIST_H
 
@@ -22,7 +22,8 @@ struct deleted {
     struct deleted *next;
     struct mob_object_id id;
 };
-#define DELETED_BUCKETS 256u
+#define DELETED_BUCKETS 4096u
+#define DELETED_MAX (256u << 10) /* of a sorted list, 16 MiB: what it forgets is looked for */
 
 /* Where the page before ended in a sorted list, by value (NULL: that row had none) and id; `set` false: this
  * is the first page. */
@@ -32,12 +33,28 @@ struct list_after {
     bool set;
 };
 
+/* What of a row is known before there is one. */
+enum list_value { LIST_OTHER, LIST_SUBMITTED, LIST_STARTED, LIST_FINISHED, LIST_SIZE };
+/* Of a sorted list by such a value: where its page begins, and the last of as many rows as it may have, so
+ * that what lies outside is passed over. */
+struct list_order {
+    enum list_value by; /* LIST_OTHER: by none of them */
+    bool down, has_first, has_last;
+    double first, last; /* negative when `down` */
+    bool counts; /* rows are of the page, as far as what is read so far says */
+    uint32_t most, block_rows; /* most: of a page; block_rows: of the block that is read, */
+    double block_last; /* of which none is behind this */
+};
+
 struct list {
     struct mob_filter early, all; /* what can be tested on a row without its state; everything */
     bool late_terms, sorted, resumed;
     bool asks_node; /* rows of tasks: those without an end are asked for at the node */
     uint64_t name; /* of this list among lists: what its cursors are bound to */
-    struct list_after after; /* of a sorted list */
+    struct list_after after; /* of a sorted list, as is the rest down to `passed` */
+    struct list_order order;
+    struct mob_task_id passed[MOB_BLOCK_ENTRIES_MAX]; /* in the block that is read: no rows */
+    uint32_t passed_count;
     struct row *block; /* rows of the block that is read, newest first */
     struct row *held[MOB_GCS_SHARDS_MAX]; /* of each shard's last block, newest first: not their turn yet */
     struct row *waiting, **waiting_end; /* for their states, newest first */
@@ -45,6 +62,7 @@ struct list {
     struct row *sought; /* of those: the ends of the ones before it are known, or in no log */
     struct row *unended; /* of those: the first whose end the group that is read has not shown */
     struct deleted *deleted[DELETED_BUCKETS];
+    uint32_t deleted_count;
     json_t *items;
     struct place last; /* of the last row that was looked at */
     struct place left[MOB_GCS_SHARDS_MAX]; /* the newest row that was not, where has_left says so */
@@ -58,6 +76,8 @@ void list_rows_free(struct row *rows);
 /* Of scan_methods: makes rows of an entry, into list->block. */
 void list_entry(struct scan *scan, const struct mob_entry *entry, const struct mob_block_header *header,
     struct place place);
+/* A block was read. A sorted list remembers the ends of tasks only until it comes to their specs. */
+void list_block_end(struct scan *scan);
 struct deleted *list_find_deleted(const struct list *list, struct mob_object_id id);
 void list_note_deleted(struct list *list, struct mob_object_id id);
 void list_deleted_free(struct list *list);
@@ -70,14 +90,14 @@ void list_fill_state(struct scan *scan, const struct row *row);
  * list_take_waiting. */
 bool list_page_end(struct scan *scan);
 
-/* ---- engine_lists.c ---- */
+/* ---- engine_list_sorted.c ---- */
 
 /* A sorted list is read whole for each page, of which the best rows stay that come behind the page before: as
  * many as the page has and one more. So it has no end before its last row, whatever it holds. */
 bool list_comes_after(
     const struct mob_engine_query *query, const struct list_after *after, const json_t *row);
-/* Unless `now`, the rest goes when it has become much. */
-void list_trim_sorted(const struct mob_engine_query *query, json_t *items, bool now);
+/* When they have become many the rest goes. True: it went, and they are in order. */
+bool list_trim_sorted(const struct mob_engine_query *query, json_t *items);
 /* Sorts, and leaves the rows of the page. True: there are more. */
 bool list_page_of_sorted(const struct mob_engine_query *query, json_t *items);
 /* The cursor behind the last of `items`, allocated: the places where the list begins, and that row's value
@@ -88,6 +108,16 @@ char *list_sorted_cursor(const struct mob_engine_query *query, const struct scan
 bool list_sorted_cursor_read(
     const char *text, struct scan_mark *marks, uint32_t count, uint64_t name, struct list_after *after_out);
 void list_after_fini(struct list_after *after);
+void list_order_begin(struct list *list, const struct mob_engine_query *query);
+/* The items were trimmed just now. */
+void list_order_note(struct list_order *order, const struct mob_engine_query *query, const json_t *items);
+/* A row with this value is none of the page. */
+bool list_order_lacks(const struct list_order *order, int64_t value);
+/* There is a row with this value in the block that is read. */
+void list_order_count(struct list_order *order, int64_t value);
+
+/* ---- engine_lists.c ---- */
+
 /* Of kind, filter and sort: another list has other places. */
 uint64_t list_name_of(const struct mob_engine_query *query);
 

@@ -3,8 +3,8 @@
  * From the newest block on, a task's completion is seen before its spec, so what has ended is known when its
  * row is made. What has not is asked for at the node, all rows of a page at once (`page_end`). A page that
  * begins at a cursor has not seen the newer blocks: ends that it misses are looked for behind their specs. A
- * sorted list keeps the best rows of all blocks in reach that come behind the page before, over the blocks
- * that were there for the first. A cursor has a place in each shard.
+ * sorted list keeps the best rows of all blocks that come behind the page before, over the blocks that were
+ * there for the first. A cursor has a place in each shard.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,114 +41,6 @@ static size_t wanted_rows(const struct scan *scan)
     return scan->flight->op->query.limit;
 }
 
-/* --- sorted ones --- */
-
-bool list_comes_after(const struct mob_engine_query *query, const struct list_after *after, const json_t *row)
-{
-    struct mob_sort_key end = {after->value, after->id};
-    return !after->set || mob_sort_compare(mob_sort_key_of(row, query->sort), end, query->sort) > 0;
-}
-
-void list_trim_sorted(const struct mob_engine_query *query, json_t *items, bool now)
-{
-    size_t most = query->limit + 1u; /* one more says that there are more */
-    if (json_array_size(items) <= most + (now ? 0 : 4 * CANDIDATES_MAX))
-        return;
-    mob_json_sort(items, query->sort);
-    while (json_array_size(items) > most)
-        json_array_remove(items, json_array_size(items) - 1);
-}
-
-bool list_page_of_sorted(const struct mob_engine_query *query, json_t *items)
-{
-    list_trim_sorted(query, items, true);
-    mob_json_sort(items, query->sort);
-    return json_array_size(items) > query->limit && json_array_remove(items, query->limit) == 0;
-}
-
-#define SORTED_PART "--" /* before "VALUE.ID", both in hexadecimal digits, the value as JSON */
-
-static void write_hex(struct mob_text *out, const char *text)
-{
-    for (const char *c = text; *c; c++)
-        mob_text_printf(out, "%02x", (unsigned char)*c);
-}
-
-/* NULL: they are none. */
-static char *read_hex(const char *text, size_t length)
-{
-    char *out = malloc(length / 2 + 1);
-    MOB_ASSERT(out != NULL);
-    size_t n = 0;
-    unsigned byte;
-    while (2 * n + 1 < length && sscanf(text + 2 * n, "%2x", &byte) == 1)
-        out[n++] = (char)byte;
-    out[n] = '\0';
-    if (2 * n == length)
-        return out;
-    free(out);
-    return NULL;
-}
-
-char *list_sorted_cursor(const struct mob_engine_query *query, const struct scan_mark *marks, uint32_t count,
-    uint64_t name, const json_t *items)
-{
-    struct mob_sort_key end = mob_sort_key_of(json_array_get(items, json_array_size(items) - 1), query->sort);
-    char *value = end.value ? json_dumps(end.value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-    struct mob_text part = {0}, whole = {0};
-    char places[SCAN_CURSOR_MAX];
-    size_t length;
-    mob_text_puts(&part, SORTED_PART);
-    write_hex(&part, value ? value : "");
-    mob_text_puts(&part, ".");
-    write_hex(&part, end.id);
-    free(value);
-    char *behind = mob_text_take(&part, &length);
-    MOB_ASSERT(behind != NULL);
-    scan_cursor_write(marks, count, name ^ mob_hash64(behind, length), places);
-    mob_text_printf(&whole, "%s%s", places, behind);
-    free(behind);
-    char *cursor = mob_text_take(&whole, &length);
-    MOB_ASSERT(cursor != NULL);
-    return cursor;
-}
-
-/* What stands behind the places. */
-static bool read_after(const char *text, struct list_after *out)
-{
-    const char *dot = strchr(text, '.');
-    char *value = dot ? read_hex(text, (size_t)(dot - text)) : NULL,
-         *id = dot ? read_hex(dot + 1, strlen(dot + 1)) : NULL;
-    bool good = value && id && strlen(id) < sizeof out->id;
-    if (good) {
-        out->value = *value ? json_loads(value, JSON_DECODE_ANY, NULL) : NULL;
-        memcpy(out->id, id, strlen(id) + 1);
-        out->set = true;
-    }
-    free(value);
-    free(id);
-    return good;
-}
-
-bool list_sorted_cursor_read(
-    const char *text, struct scan_mark *marks, uint32_t count, uint64_t name, struct list_after *after_out)
-{
-    char places[SCAN_CURSOR_MAX];
-    const char *behind = strstr(text, SORTED_PART);
-    *after_out = (struct list_after){0};
-    if (!behind || (size_t)(behind - text) >= sizeof places)
-        return false;
-    snprintf(places, sizeof places, "%.*s", (int)(behind - text), text);
-    return scan_cursor_read(places, name ^ mob_hash64(behind, strlen(behind)), marks, count) &&
-        read_after(behind + strlen(SORTED_PART), after_out);
-}
-
-void list_after_fini(struct list_after *after)
-{
-    json_decref(after->value);
-    after->value = NULL;
-}
-
 /* --- rows --- */
 
 /* The next page begins with it, among those of its shard. */
@@ -159,6 +51,20 @@ static void leave_row(struct scan *scan, const struct row *row)
     if (!list->has_left[shard])
         list->left[shard] = row->place;
     list->has_left[shard] = scan->more = true;
+}
+
+/* The list's worst row may be better now: what is behind it need not be read. */
+static void trim(struct scan *scan)
+{
+    struct list *list = scan->context;
+    const struct mob_engine_query *query = &scan->flight->op->query;
+    if (!list_trim_sorted(query, list->items))
+        return;
+    list_order_note(&list->order, query, list->items);
+    if (list->order.by != LIST_SUBMITTED || !list->order.down || !list->order.has_last)
+        return;
+    for (uint32_t i = 0; i < scan->lane_count; i++)
+        scan_lane_narrow(&scan->lanes[i], (int64_t)-list->order.last * 1000);
 }
 
 /* All that is to be known of these rows is known. Takes them, newest first. */
@@ -185,10 +91,12 @@ static void take_rows(struct scan *scan, struct row *rows)
             list->last = row->place;
             scan->full = !list->sorted && json_array_size(list->items) >= wanted_rows(scan);
         }
+        if (list->sorted)
+            scan_seen_drop(scan, row->task);
         list_row_free(row);
     }
     if (list->sorted)
-        list_trim_sorted(&scan->flight->op->query, list->items, false);
+        trim(scan);
 }
 
 /* Their turn has come, newest first. */
@@ -251,6 +159,7 @@ static void block_end(struct scan *scan, struct scan_lane *lane)
     struct list *list = scan->context;
     struct row *rows = list->block;
     list->block = NULL;
+    list_block_end(scan);
     /* In what was flushed an end may come behind its beginning, and so it may from another shard. */
     list->resumed |= scan->recut || scan->lane_count > 1;
     if (scan->lane_count > 1 && !list->sorted)
@@ -279,14 +188,12 @@ static char *next_cursor(const struct scan *scan)
     return cursor;
 }
 
-/* A sorted list cannot say where its next page begins when the blocks in reach were not all. */
 static void finish_list(struct scan *scan)
 {
     struct list *list = scan->context;
     struct mob_engine_query *query = &scan->flight->op->query;
-    bool more = scan_has_more(scan), truncated = more && !scan->full;
-    if (list->sorted)
-        more = list_page_of_sorted(query, list->items);
+    bool more = list->sorted ? list_page_of_sorted(query, list->items) : scan_has_more(scan),
+         truncated = more && !list->sorted && !scan->full;
     json_t *out = mob_engine_page(query, list->items, more ? next_cursor(scan) : NULL, truncated);
     char *text = json_dumps(out, JSON_COMPACT);
     json_decref(out);
@@ -298,7 +205,12 @@ static void restart_list(struct scan *scan)
 {
     struct list *list = scan->context;
     list_rows_free(list->block);
-    list->block = NULL;
+    list_rows_free(list->waiting);
+    list->block = list->waiting = NULL;
+    list->waiting_end = &list->waiting;
+    list->waiting_count = 0;
+    list->passed_count = list->order.block_rows = 0;
+    list->order.has_last = false;
     for (uint32_t i = 0; i < MOB_GCS_SHARDS_MAX; i++) {
         list_rows_free(list->held[i]);
         list->held[i] = NULL;
@@ -370,6 +282,29 @@ static bool read_cursor(struct scan *scan, const char *cursor)
     return true;
 }
 
+/* A task's spec and its end stand in blocks of their times. Ends that come later than the filter wants the
+ * tasks to be submitted are looked for behind their specs, when the task took longer than this. */
+#define TIME_MARGIN_US (60 * 1000000ll)
+/* Microseconds of which the nanoseconds are a number. */
+#define TIME_MAX_US (INT64_MAX / 1000 - TIME_MARGIN_US)
+
+/* What is read of the log, by the filter's times. */
+static void bound_times(struct scan *scan)
+{
+    const struct list *list = scan->context;
+    int64_t from_us = TIME_MARGIN_US, to_us = TIME_MAX_US, any = 0;
+    if (scan->flight->op->query.kind != MOB_ITEM_TASK)
+        return;
+    mob_filter_bounds(&list->all, "submitted_us", &from_us, &to_us);
+    mob_filter_bounds(&list->all, "finished_us", &any, &to_us);
+    if (from_us == TIME_MARGIN_US && to_us == TIME_MAX_US)
+        return;
+    from_us = from_us < TIME_MAX_US ? from_us : TIME_MAX_US;
+    to_us = to_us > 0 ? to_us : 0;
+    scan->request.from_wall_ns = (from_us - TIME_MARGIN_US) * 1000;
+    scan->request.to_wall_ns = to_us == TIME_MAX_US ? INT64_MAX : (to_us + TIME_MARGIN_US) * 1000;
+}
+
 void engine_list_tasks(struct flight *flight)
 {
     if (!engine_list_children(flight))
@@ -402,5 +337,11 @@ void engine_list_log(struct flight *flight)
         if (strcmp(list->all.terms[i].field, "job") == 0)
             (void)!mob_job_id_parse(list->all.terms[i].value, &scan->request.job);
     scan->request.newest_first = true;
-    scan_start(scan);
+    if (!list->sorted) {
+        scan_start(scan);
+        return;
+    }
+    list_order_begin(list, query);
+    bound_times(scan);
+    scan_start_whole(scan);
 }

@@ -18,6 +18,7 @@
 #include "server/api/engine_event_specs.h"
 #include "server/api/engine_inner.h"
 #include "server/api/engine_metrics.h"
+#include "server/api/engine_whole.h"
 #include "server/events/events.h"
 
 #define RETRY_CONNECT_NS (20 * MOB_MS)
@@ -313,6 +314,7 @@ static void step_descriptors(struct engine *engine, int64_t now)
  * what has become ready is answered. Returns when there is something to do by time. */
 static int64_t round_of(struct engine *engine, int64_t now)
 {
+    uint64_t before = engine->worked;
     take_inbox(engine);
     engine_errands_step(engine);
     int64_t wake = engine_models_step(engine, now);
@@ -330,6 +332,7 @@ static int64_t round_of(struct engine *engine, int64_t now)
     engine_events_step(engine);
     engine_history_step(engine, now);
     engine_run_deadlines(engine, now);
+    engine_whole_step(engine, now, engine->worked != before);
     engine_drop_returned(engine);
     engine_infer_flush_drops(engine);
     if (engine->session_count == 0 && now >= engine->retry_connect_ns)
@@ -391,6 +394,7 @@ static void end_all(struct engine *engine)
     for (size_t i = 0; i < engine->session_count; i++)
         mob_asks_forget(engine->sessions[i].client, forget_answer);
     engine->closing = true;
+    engine_whole_close(engine);
     while (engine->all)
         flight_fail(engine->all, MOB_UNAVAILABLE, NULL, "the gateway is shutting down");
 }

@@ -6,50 +6,21 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
-#define SEEN_BUCKETS 65536u
 /* What is logged so much later than it happened counts as of when it was logged: a shard is not held up for
  * longer by something that is old. */
 #define LATE_NS (10 * MOB_SEC)
 
 static void read_pages(struct scan *scan);
 static void run(struct scan *scan);
-
-struct seen *scan_seen(struct scan *scan, struct mob_task_id id, bool make)
-{
-    struct seen **bucket = &scan->seen[mob_task_id_mix(id) % SEEN_BUCKETS], *s = *bucket;
-    while (s && !mob_task_id_eq(s->id, id))
-        s = s->next;
-    if (s || !make)
-        return s;
-    s = calloc(1, sizeof *s);
-    MOB_ASSERT(s != NULL);
-    s->id = id;
-    s->next = *bucket;
-    *bucket = s;
-    return s;
-}
-
-static void forget_seen(struct scan *scan)
-{
-    for (size_t b = 0; b < SEEN_BUCKETS; b++) {
-        for (struct seen *s = scan->seen[b], *next; s; s = next) {
-            next = s->next;
-            free(s);
-        }
-        scan->seen[b] = NULL;
-    }
-}
+static void begin_again(void *arg);
 
 struct scan *scan_create(struct flight *flight, const struct scan_methods *methods, void *context)
 {
     struct scan *scan = calloc(1, sizeof *scan);
     MOB_ASSERT(scan != NULL);
-    *scan = (struct scan){.flight = flight,
-        .methods = methods,
-        .context = context,
-        .blocks_max = SCAN_BLOCKS_MAX,
-        .seen = calloc(SEEN_BUCKETS, sizeof(struct seen *))};
-    MOB_ASSERT(scan->seen != NULL);
+    *scan = (struct scan){
+        .flight = flight, .methods = methods, .context = context, .blocks_max = SCAN_BLOCKS_MAX};
+    scan_seen_init(scan);
     scan->lane_count = mob_gcs_shard_count(flight->engine->gcs);
     for (uint32_t i = 0; i < scan->lane_count; i++)
         scan->lanes[i].scan = scan;
@@ -65,10 +36,10 @@ static void forget_page(struct scan_lane *lane)
 
 static void scan_destroy(struct scan *scan)
 {
+    whole_end(&scan->whole);
     for (uint32_t i = 0; i < scan->lane_count; i++)
         forget_page(&scan->lanes[i]);
-    forget_seen(scan);
-    free(scan->seen);
+    scan_seen_fini(scan);
     scan->methods->destroy(scan);
     free(scan);
 }
@@ -266,6 +237,15 @@ void scan_lane_move(struct scan_lane *lane, int64_t time_ns)
         lane->time_ns = time_ns;
 }
 
+void scan_lane_narrow(struct scan_lane *lane, int64_t from_wall_ns)
+{
+    struct mob_gcs_scan *request = &lane->request;
+    if (lane->skipping || from_wall_ns <= request->from_wall_ns)
+        return; /* skipping: the block that is looked for may be older */
+    request->from_wall_ns = from_wall_ns;
+    request->to_wall_ns = request->to_wall_ns ? request->to_wall_ns : INT64_MAX;
+}
+
 /* There may be another block in front. */
 static void look_at_head(struct scan_lane *lane)
 {
@@ -344,10 +324,15 @@ static void read_block(struct scan *scan, const struct mob_gcs_block_row *row, s
         scan->methods->block_end(scan, &scan->lanes[place.shard]);
 }
 
+static bool slice_is_over(const struct scan *scan)
+{
+    return scan->is_whole && whole_slice_is_over(&scan->whole);
+}
+
 static void read_blocks(struct scan *scan)
 {
     struct scan_lane *lane;
-    while (!scan->full && (lane = next_lane(scan))) {
+    while (!scan->full && !slice_is_over(scan) && (lane = next_lane(scan))) {
         if (lane->held) {
             scan->methods->take(scan, lane);
         } else if (scan->blocks >= scan->blocks_max) {
@@ -368,9 +353,12 @@ static void fail(struct scan *scan)
     enum mob_status status = scan->status;
     scan_destroy(scan);
     mob_text_fini(&flight->op->json);
-    flight_fail(flight, status, NULL,
-        status == MOB_EXPIRED ? "the place that the cursor names is gone, with its job or its day"
-                              : "the control store does not answer");
+    if (status == MOB_TOO_MUCH)
+        whole_fail(flight, status);
+    else
+        flight_fail(flight, status, NULL,
+            status == MOB_EXPIRED ? "the place that the cursor names is gone, with its job or its day"
+                                  : "the control store does not answer");
 }
 
 /* From there on the scan has a beginning that does not move. */
@@ -418,7 +406,8 @@ static void read_pages(struct scan *scan)
 static void begin_again(void *arg)
 {
     struct scan *scan = arg;
-    forget_seen(scan);
+    scan_seen_clear(scan);
+    scan_met_clear(scan);
     scan->names_missing = scan->full = scan->more = false;
     scan->names_read = true;
     scan->blocks = 0;
@@ -434,6 +423,27 @@ void scan_start(struct scan *scan)
     for (uint32_t i = 0; i < scan->lane_count; i++)
         begin_lane(&scan->lanes[i]);
     run(scan);
+}
+
+static void begin_turn(void *context)
+{
+    scan_start(context);
+}
+
+static void refuse_turn(void *context, enum mob_status status)
+{
+    struct scan *scan = context;
+    struct flight *flight = scan->flight;
+    scan_destroy(scan);
+    mob_text_fini(&flight->op->json);
+    whole_fail(flight, status);
+}
+
+void scan_start_whole(struct scan *scan)
+{
+    scan->is_whole = true;
+    scan->blocks_max = UINT32_MAX;
+    whole_begin(&scan->whole, scan->flight, begin_turn, refuse_turn, scan);
 }
 
 static void end(struct scan *scan)
@@ -480,7 +490,8 @@ static bool is_over(const struct scan *scan)
 
 void scan_start_over(struct scan *scan)
 {
-    forget_seen(scan);
+    scan_seen_clear(scan);
+    scan_met_clear(scan);
     scan->full = scan->more = false;
     scan->blocks = 0;
     for (uint32_t i = 0; i < scan->lane_count; i++) {
@@ -489,32 +500,82 @@ void scan_start_over(struct scan *scan)
     }
 }
 
-/* Until a page is awaited, or what a method waits for, or the end. */
+/* There is more to read of what is here. */
+static bool is_cut_by_slice(const struct scan *scan)
+{
+    return slice_is_over(scan) && !is_over(scan) && !needs_page(scan);
+}
+
+enum over { OVER_ENDED, OVER_AWAITED, OVER_AGAIN };
+
+/* ENDED: the scan is gone, or will be. */
+static enum over step_over(struct scan *scan)
+{
+    bool done = !scan->methods->over || scan->methods->over(scan);
+    if (done && is_over(scan)) {
+        end(scan);
+        return OVER_ENDED;
+    }
+    return done || scan->resumed ? OVER_AGAIN : OVER_AWAITED;
+}
+
+static void go_on(void *context)
+{
+    run(context);
+}
+
+/* False: it is not to go on now. */
+static bool may_go_on(struct scan *scan)
+{
+    if (scan->status == MOB_OK && lost_place(scan))
+        scan->status = MOB_EXPIRED;
+    if (scan->status == MOB_OK && scan->is_whole && whole_is_late(&scan->whole))
+        scan->status = MOB_TOO_MUCH;
+    if (scan->status != MOB_OK) {
+        fail(scan);
+        return false;
+    }
+    if (scan->is_whole && scan->names_missing) {
+        scan->names_missing = false;
+        scan->runs = false;
+        engine_functions_refresh(scan->flight->engine, begin_again, scan);
+        return false;
+    }
+    if (slice_is_over(scan)) {
+        scan->runs = false;
+        whole_pause(&scan->whole, go_on);
+        return false;
+    }
+    return true;
+}
+
+/* Until a page is awaited, or what a method waits for, or the end, or its next slice. */
 static void run(struct scan *scan)
 {
     const struct scan_methods *methods = scan->methods;
     scan->runs = true;
     for (bool going = true; going;) {
-        if (scan->status == MOB_OK && lost_place(scan))
-            scan->status = MOB_EXPIRED;
-        if (scan->status != MOB_OK) {
-            fail(scan);
+        if (!may_go_on(scan))
             return;
-        }
         scan->resumed = false;
         if (is_over(scan)) {
-            bool done = !methods->over || methods->over(scan);
-            if (done && is_over(scan)) {
-                end(scan);
+            switch (step_over(scan)) {
+            case OVER_ENDED:
                 return;
+            case OVER_AWAITED:
+                going = false;
+                break;
+            case OVER_AGAIN:
+                break;
             }
-            going = done || scan->resumed;
         } else if (needs_page(scan)) {
             scan->runs = false;
             read_pages(scan);
             return;
         } else {
             read_blocks(scan);
+            if (is_cut_by_slice(scan))
+                continue;
             going = !methods->page_end || methods->page_end(scan) || scan->resumed;
         }
     }

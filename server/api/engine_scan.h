@@ -1,10 +1,10 @@
 /* Reading blocks of the control store page by page for one request, newest or oldest first, within a bound of
- * blocks: what lists and the timeline have in common. Of several shards a page each is read at once, and the
- * next block is the one with the newest (oldest) time of theirs; a shard whose blocks go back in time does
- * not overtake itself, so what is in one shard stays in the order that it has there. What makes rows of
- * blocks may hold those of each shard's last block, so that rows are merged and not blocks: while `held`,
- * the lane's time is that of the next of them, no more is read of that shard, and `take` is called when
- * their turn has come.
+ * blocks, or all of them within a bound of time: what lists and the timeline have in common. Of several
+ * shards a page each is read at once, and the next block is the one with the newest (oldest) time of theirs;
+ * a shard whose blocks go back in time does not overtake itself, so what is in one shard stays in the order
+ * that it has there. What makes rows of blocks may hold those of each shard's last block, so that rows are
+ * merged and not blocks: while `held`, the lane's time is that of the next of them, no more is read of that
+ * shard, and `take` is called when their turn has come.
  *
  *   struct scan *scan = scan_create(flight, &methods, context);
  *   scan->request = ...; scan_start(scan);
@@ -21,10 +21,15 @@
 
 #include "gcs/client/client_sync.h"
 #include "server/api/engine_inner.h"
+#include "server/api/engine_whole.h"
 #include "server/api/scan_cursor.h"
 
-/* Blocks that one request reads, unless it says how many. */
+/* Blocks that one request reads, unless it says how many, or reads all there is. */
 #define SCAN_BLOCKS_MAX 1024u
+/* What a scan of all there is remembers: struct seen, 40 MiB of them, and twice as many ids as MET_MAX, 16
+ * MiB. */
+#define SEEN_MAX (512u << 10)
+#define MET_MAX (256u << 10)
 
 #define PLACE_SUB_BITS 16
 /* Where an entry stands: block in commit order, entry in the block. What was read back from PostgreSQL comes
@@ -50,6 +55,11 @@ struct seen {
     bool listed; /* its row was made, or stands on an earlier page */
     uint32_t worker, attempt;
     int64_t started_us, finished_us;
+};
+
+struct met_ids {
+    struct mob_task_id *ids; /* open addressing; zero: free */
+    uint32_t slots, count;
 };
 
 struct scan;
@@ -90,7 +100,11 @@ struct scan {
     enum mob_status status;
     bool runs, resumed;
     bool recut; /* the block that is read is */
+    struct whole whole; /* is_whole: its turn */
+    bool is_whole;
     struct seen **seen;
+    uint32_t seen_count;
+    struct met_ids met[2]; /* the newest, and those before them */
     uint32_t blocks, blocks_max; /* read so far; where it ends */
     bool full; /* enough */
     bool more; /* a method's word: of a block that was read something is left */
@@ -99,6 +113,9 @@ struct scan {
 
 struct scan *scan_create(struct flight *flight, const struct scan_methods *methods, void *context);
 void scan_start(struct scan *scan);
+/* Instead of it: reads all blocks, when it is its turn, in slices. The flight fails with MOB_TOO_MUCH when
+ * that takes too long. Names are learned as soon as one is missing. */
+void scan_start_whole(struct scan *scan);
 /* From `over`: reads from the beginning of scan->request, as it is now. Cursors have no part in it. */
 void scan_start_over(struct scan *scan);
 /* After a page_end, or an over, that returned false. Not MOB_OK: the flight fails. */
@@ -106,6 +123,13 @@ void scan_go_on(struct scan *scan, enum mob_status status);
 /* Ends the flight with an error and frees the scan; before scan_start only. */
 void scan_refuse(struct scan *scan, enum mob_status status, const char *why);
 struct seen *scan_seen(struct scan *scan, struct mob_task_id id, bool make);
+void scan_seen_drop(struct scan *scan, struct mob_task_id id);
+void scan_seen_clear(struct scan *scan);
+/* Was this id given before? As long as it is one of the last MET_MAX ids. */
+bool scan_met(struct scan *scan, struct mob_task_id id);
+void scan_met_clear(struct scan *scan);
+void scan_seen_init(struct scan *scan);
+void scan_seen_fini(struct scan *scan);
 /* "module.function", or "module.Class.method" for a call. */
 void scan_full_name(
     struct scan *scan, struct mob_function_id id, uint8_t kind, uint16_t method, char *out, size_t capacity);
@@ -113,6 +137,8 @@ void scan_full_name(
 int64_t scan_turn_ns(const struct mob_block_header *header, int64_t wall_ns);
 /* The next block or row has this time: the lane's goes there, or stays when it is there already. */
 void scan_lane_move(struct scan_lane *lane, int64_t time_ns);
+/* Of what is read from now on, only what is not older than this is wanted. */
+void scan_lane_narrow(struct scan_lane *lane, int64_t from_wall_ns);
 /* False: another shard's is before what this one has next; or it is not known. */
 bool scan_is_turn_of(struct scan *scan, const struct scan_lane *lane);
 /* Is there anything behind what was given? */

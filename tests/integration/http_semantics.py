@@ -190,6 +190,33 @@ def test_sorted_lists_go_on_to_their_last_row(c):
     problem(c, "GET", f"{V1}/tasks?filter=name:deep&sort=-name&limit=3&cursor={cursor}", 400, "bad-request")
 
 
+def one_by_one(c, name, count):
+    """Tasks that are waited for, each with two blocks of the log of its own: their ids, oldest first."""
+    c.deploy("arith")
+    connection, ids = c.connect(), []
+    for i in range(count):
+        body = {"function": "arith.add", "arguments": [i, 1], "options": {"name": name}}
+        status, _, data = c.call("POST", V1 + "/tasks", body, {"Prefer": "wait=20"}, connection=connection)
+        if not check(status == 200, f"task {i} has ended", status, data):
+            break
+        ids.append(json.loads(data)["id"])
+    connection.close()
+    return ids
+
+
+def test_sorted_lists_look_at_every_block(c):
+    """However many blocks there are: the oldest of all come first, and not the oldest of the newest."""
+    ids = one_by_one(c, "single", 2500)
+    for order, expected in (("submitted_us", ids), ("-submitted_us", ids[::-1]), ("finished_us", ids), ("-finished_us", ids[::-1])):
+        first = c.json("GET", f"{V1}/tasks?filter=name:single&sort={order}&limit=100", expect=200)
+        check([t["id"] for t in first["items"]] == expected[:100] and first["next_cursor"] and not first["truncated"], f"by {order}: the first page", len(first["items"]), first["truncated"])
+        seen = pages(c, f"{V1}/tasks?filter=name:single&sort={order}&limit=317")
+        check([t["id"] for t in seen] == expected, f"by {order}: all, in order", len(seen))
+        check(all(t["state"] == "finished" for t in seen), f"by {order}: their states")
+    objects = [o["task"] for o in pages(c, f"{V1}/objects?sort=id&limit=1000")]
+    check(set(ids) <= set(objects), "objects, too", len(objects))
+
+
 def opened(c):
     """Blocks of the log that the gateway has opened to answer requests."""
     text = c.call("GET", "/metrics")[2].decode()
@@ -725,7 +752,7 @@ def test_children_are_found_among_all_that_came_later(c):
 
 
 def test_more_children_than_one_answer_looks_at(c):
-    """65,536 of them: the page of a term that matches nothing of these is empty, and the next goes on; a sorted list is one of these."""
+    """65,536 of them: the page of a term that matches nothing of these is empty, and the next goes on; a sorted list is one of all."""
     if not os.environ.get("MOBULA_TEST_ALL"):
         return
     parent = c.json("POST", V1 + "/tasks", {"function": "probe.broods", "arguments": [70000, 0, 0]}, {"Prefer": "wait=60"}, expect=200)
@@ -734,6 +761,7 @@ def test_more_children_than_one_answer_looks_at(c):
     check(first["items"] == [] and first["truncated"] and first["next_cursor"], "an answer ends", first)
     check(names(pages(c, of + "%20AND%20name:1-0")) == ["1-0"], "and the next goes on")
     page, keys, seen = c.json("GET", of + "&sort=submitted_us&limit=200", expect=200), [], []
+    check("1-0" in names(page["items"]) and not page["truncated"], "of all children", names(page["items"])[:3])
     for _ in range(3):
         keys += [t["submitted_us"] for t in page["items"]]
         seen += names(page["items"])

@@ -148,6 +148,22 @@ def test_sorted_over_shards(c):
     check(times == sorted(times) and set(ids(later)[:400]) == set(expected) and len(later) == 480, "oldest first, with what came meanwhile", len(later))
 
 
+def test_sorted_over_many_blocks(c):
+    """More of them in each shard than a page of an unsorted list looks at; the nodes that logged them share a clock."""
+    expected = write(c, "thin", 2400, 1)
+
+    def between(number):
+        if number == 1:
+            flushed(c)
+
+    for order in ("submitted_us", "-submitted_us", "-finished_us"):
+        found = pages(c, f"{V1}/tasks?filter=name:thin&limit=700&sort={order}", between)
+        keys = [t[order.lstrip("-")] for t in found]
+        check(keys == sorted(keys, reverse=order[0] == "-"), f"by {order}: in order")
+        check(len(found) == 2400 and set(ids(found)) == set(expected), f"by {order}: each once", len(found))
+        check(all(t["state"] == "finished" for t in found), f"by {order}: their states")
+
+
 def test_objects_and_timeline(c):
     tasks = write(c, "made", 12, 20)
     objects = pages(c, f"{V1}/objects?limit=1000")
