@@ -358,13 +358,13 @@ static bool is_needed(struct node *node, const struct deletion *d, const struct 
     return true;
 }
 
-/* Whether nothing needs it, and it is there still and has not begun anew. */
+/* Whether nothing needs it, and it is there still and has not begun anew. One that is being deleted may be
+ * deleted once more: who asks hears when it is done. */
 static bool may_go(struct node *node, const struct deletion *d, const struct node_job *job)
 {
-    enum mob_status status = !job || job->deleted ? MOB_NOT_FOUND : MOB_IN_USE;
-    if (job && !job->deleted && job->state == JOB_ENDED)
-        return !is_needed(node, d, job);
-    node_reply(node, d->slot, d->session, d->request, status, NULL, 0);
+    if (job && job->state == JOB_ENDED)
+        return job->deleted || !is_needed(node, d, job);
+    node_reply(node, d->slot, d->session, d->request, job ? MOB_IN_USE : MOB_NOT_FOUND, NULL, 0);
     return false;
 }
 
