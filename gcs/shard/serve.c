@@ -220,6 +220,8 @@ static void index_entry(struct mob_shard *sh, const struct mob_chain_entry *e)
         if (e->body != sh->peeked) /* collected earlier: it was checked then */
             MOB_ASSERT(
                 mob_block_peek(e->body, e->body_bytes, &sh->peeked_header, &sh->peeked_zone) == MOB_OK);
+        if (mob_chain_is_head(sh->chain) && MOB_FAILPOINT("gcs.head_index_lacks"))
+            sh->peeked_zone.group_count = 0; /* what tools must find, and no client would */
         mob_index_add(sh->index, e->seq, e->body_bytes, &sh->peeked_header, &sh->peeked_zone);
         sh->peeked = NULL;
     } else if (e->op == MOB_GCS_OP_FLUSH) {
