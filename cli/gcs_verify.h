@@ -1,5 +1,6 @@
 /* `mobula gcs verify`: what its parts share (gcs_verify.c: the whole; gcs_verify_members.c: digests of all
- * members; gcs_verify_blocks.c: their blocks; gcs_verify_chain.c: what a client is given, and the index;
+ * members; gcs_verify_blocks.c: their blocks; gcs_verify_index.c: their indices; gcs_verify_chain.c: what a
+ * client is given, also by group;
  * gcs_verify_cold.c: PostgreSQL by itself; gcs_verify_both.c: PostgreSQL against the member). One thread.
  *
  * Others may write meanwhile. So everything is compared as of a position, what is found is looked at again

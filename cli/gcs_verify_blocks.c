@@ -57,13 +57,13 @@ static bool keep(struct member *one, uint64_t seq, uint64_t digest)
     return true;
 }
 
-static bool decodes(struct members *m, const struct member *one, const struct mob_gcs_block_row *row)
+static bool decodes(struct members *m, const struct member *one, const struct mob_gcs_block_row *row,
+    struct mob_zone_map *zone)
 {
-    static struct mob_zone_map zone; /* too large for the stack */
-    static struct mob_entry entry;
+    static struct mob_entry entry; /* too large for the stack */
     struct mob_block_header header;
     struct mob_block_decoder *decoder = m->v->decoder;
-    enum mob_status status = mob_block_open(decoder, row->bytes, row->length, &header, &zone);
+    enum mob_status status = mob_block_open(decoder, row->bytes, row->length, &header, zone);
     while (status == MOB_OK)
         status = mob_block_next(decoder, &entry);
     if (status == MOB_CLOSED)
@@ -92,6 +92,15 @@ static enum mob_status next_page(
     return status;
 }
 
+static bool take_block(struct members *m, struct member *one, const struct mob_gcs_block_row *row)
+{
+    static struct mob_zone_map zone; /* too large for the stack */
+    bool good = decodes(m, one, row, &zone);
+    one->damaged += !good;
+    return keep(one, row->seq, mob_hash64(row->bytes, row->length)) &&
+        (!good || members_index_take(m, one, &zone, row->seq));
+}
+
 /* Until it has no more, or what it has is beyond what is compared. */
 static enum mob_status read_blocks(struct blocks_check *c, uint32_t member)
 {
@@ -110,8 +119,7 @@ static enum mob_status read_blocks(struct blocks_check *c, uint32_t member)
             const struct mob_gcs_block_row *row = &m->rows[i];
             if (row->seq > c->upto)
                 return MOB_OK;
-            one->damaged += !decodes(m, one, row);
-            if (!keep(one, row->seq, mob_hash64(row->bytes, row->length)))
+            if (!take_block(m, one, row))
                 return MOB_NO_MEMORY;
         }
     } while (position != 0);
@@ -128,7 +136,8 @@ static enum mob_status ask_blocks(struct members *m, struct member *one)
         if (c->list[i].member != member)
             c->list[kept++] = c->list[i];
     c->count = kept;
-    one->count = 0;
+    one->count = one->ref_count = 0;
+    one->ref_part = 0;
     one->damaged = 0;
     return read_blocks(c, member);
 }
@@ -310,10 +319,9 @@ static void tell(struct blocks_check *c, bool replaced)
         "blocks of each member", figures);
 }
 
-/* One that joins has not: what it lacks is on its way. */
-static bool has_all(const struct mob_gcs_stats *s)
+bool members_lacks_some(const struct mob_gcs_stats *s)
 {
-    return strcmp(s->state, "idle") != 0 && strcmp(s->state, "joining") != 0;
+    return strcmp(s->state, "idle") == 0 || strcmp(s->state, "joining") == 0;
 }
 
 /* For gcs_verify_chain.c. */
@@ -330,12 +338,12 @@ static void give_known(struct blocks_check *c)
 bool members_check_blocks(struct members *m)
 {
     struct blocks_check c = {.m = m, .upto = UINT64_MAX};
-    uint64_t self[STATE_REPLICAS_MAX] = {0};
     for (uint32_t i = 0; i < m->count; i++) {
         c.upto = m->all[i].stats.applied < c.upto ? m->all[i].stats.applied : c.upto;
-        self[i] = m->all[i].stats.self;
+        m->all[i].self = m->all[i].stats.self;
     }
     bool good = true, replaced = false;
+    m->upto = c.upto;
     m->blocks = &c;
     for (uint32_t i = 0; i < m->count && good; i++) {
         c.member = i;
@@ -345,7 +353,7 @@ bool members_check_blocks(struct members *m)
         compare_with_next(&c, i);
     good = good && look_again(&c) && members_read_stats(m) && !c.no_memory;
     for (uint32_t i = 0; i < m->count; i++)
-        replaced |= m->all[i].stats.self != self[i] || !has_all(&m->all[i].stats);
+        replaced |= m->all[i].stats.self != m->all[i].self || members_lacks_some(&m->all[i].stats);
     if (good) {
         tell(&c, replaced);
         give_known(&c);

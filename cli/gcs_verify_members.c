@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/base/failpoint.h"
+#include "common/base/mac.h"
 
 #define APART_NS (5 * MOB_SEC) /* until all have a position in common */
 #define PATIENCE_NS (30 * MOB_SEC) /* with a member that is being replaced */
@@ -148,6 +149,7 @@ static void compare_digests(struct members *m, bool common, uint64_t seq)
 static bool begin(struct members *m)
 {
     m->rows = calloc(MOB_GCS_ROWS_MAX, sizeof *m->rows);
+    mob_random_bytes(&m->salt, sizeof m->salt);
     m->count = gcs_member_places(m->v->g, m->places);
     bool good = m->rows != NULL && m->count > 0 && gcs_member_options(m->v->g, m->secret, &m->options);
     for (uint32_t i = 0; i < m->count; i++) {
@@ -168,12 +170,13 @@ bool verify_members(struct verify *v)
     bool good = begin(&m) && read_marks(&m, &common, &seq);
     if (good) {
         compare_digests(&m, common, seq);
-        good = members_check_blocks(&m);
+        good = members_check_blocks(&m) && members_check_index(&m);
     }
     for (uint32_t i = 0; i < m.count; i++) {
         mob_member_close(m.all[i].link);
         free(m.all[i].marks);
         free(m.all[i].blocks);
+        free(m.all[i].refs);
     }
     free(m.rows);
     return good;

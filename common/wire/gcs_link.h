@@ -45,7 +45,8 @@ struct mob_gcs_link {
     uint64_t durable; /* downstream: on the disk of all up to here; ACK: of the whole chain */
     uint64_t digest; /* of the history: UPD, LOG at prev; SYNCEND, SNAPSHOT at seq */
     uint64_t state_digest; /* SYNCEND: of the tables at seq */
-    uint64_t token; /* JOIN to LEAVE, POSITION to a joiner: which attempt; READ: the reader's tag */
+    uint64_t token; /* JOIN to LEAVE, POSITION to a joiner: which attempt; READ: the reader's tag; ACK: bytes
+                       of memory of the fullest member from the sender on (0: of an earlier version) */
     uint64_t client; /* READ */
 };
 /* An entry without its body. */

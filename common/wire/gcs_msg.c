@@ -64,6 +64,7 @@ enum mob_status mob_gcs_stats_decode(struct mob_reader *r, struct mob_gcs_stats 
         offsetof(struct mob_gcs_stats, state_ms), offsetof(struct mob_gcs_stats, newest_block),
         offsetof(struct mob_gcs_stats, store), offsetof(struct mob_gcs_stats, marks),
         offsetof(struct mob_gcs_stats, lease_ms), offsetof(struct mob_gcs_stats, joiner),
+        offsetof(struct mob_gcs_stats, tells_index),
         sizeof(struct mob_gcs_stats)}; /* of what each version says */
     struct mob_gcs_stats stats = {0};
     size_t said = mob_reader_left(r), size = 0;

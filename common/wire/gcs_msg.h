@@ -75,6 +75,13 @@ struct mob_gcs_mark {
 };
 _Static_assert(sizeof(struct mob_gcs_mark) == 24, "layout on the wire");
 #define MOB_GCS_MARKS_MAX 4096u /* in one answer */
+/* A block that an index has for one of the groups that were asked for. */
+struct mob_gcs_index_row {
+    uint64_t seq;
+    uint32_t key; /* which of them */
+    uint32_t zero;
+};
+_Static_assert(sizeof(struct mob_gcs_index_row) == 16, "layout on the wire");
 enum mob_gcs_durability { MOB_GCS_EVERYSEC = 0, MOB_GCS_ALWAYS = 1, MOB_GCS_NO = 2 };
 struct mob_gcs_stats {
     uint64_t epoch, applied, committed, durable;
@@ -113,6 +120,8 @@ struct mob_gcs_stats {
     /* And of a later one: the member that takes its state from this one, the tail (0: none), and for how
      * long, since this member started, clients of the head have waited for such a one. */
     uint64_t joiner, paced_ms;
+    /* And of a later one. */
+    uint64_t tells_index; /* it answers MOB_GCS_Q_INDEX */
 };
 
 /* ---- message heads. encode writes into `out` (MOB_GCS_HEAD_MAX bytes) and returns the length; decode gives
@@ -242,9 +251,14 @@ enum mob_gcs_query {
     /* GROUP, of several groups at once: the body is a struct mob_gcs_group_key each. Earlier versions do not
      * know the question, and say MOB_INVALID. */
     MOB_GCS_Q_GROUPS = 11,
+    /* Where this very member's index has blocks of some groups (`table` is MOB_GCS_HERE); of those that it
+     * has itself, and not their bytes. The body is a struct mob_gcs_group_key each. Asked only of who says in
+     * its figures that it tells. */
+    MOB_GCS_Q_INDEX = 12,
     MOB_GCS_QUERIES
 };
-/* `table` of SCAN, STATS and MARKS: what this very member has, whatever its place in the chain (not a read).
+/* `table` of SCAN, STATS, MARKS and INDEX: what this very member has, whatever its place in the chain (not a
+ * read).
  */
 #define MOB_GCS_HERE 255u
 struct mob_gcs_get {
@@ -269,7 +283,8 @@ enum mob_gcs_rows_kind {
     MOB_GCS_ROWS_INCARNATIONS = 3,
     MOB_GCS_ROWS_STATS = 4,
     MOB_GCS_ROWS_GROUPS = 5, /* struct mob_gcs_flush_group */
-    MOB_GCS_ROWS_MARKS = 6 /* struct mob_gcs_mark, in no order; one may come twice */
+    MOB_GCS_ROWS_MARKS = 6, /* struct mob_gcs_mark, in no order; one may come twice */
+    MOB_GCS_ROWS_INDEX = 7 /* struct mob_gcs_index_row, by position */
 };
 struct mob_gcs_rows {
     uint64_t tag;

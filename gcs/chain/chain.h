@@ -266,6 +266,11 @@ int64_t mob_chain_rests_until(const struct mob_chain *c);
  * of a log that has to be kept for it (docs/adr/join-pace.md). Of the head; a request that is fed all the
  * same is taken. */
 bool mob_chain_paced(const struct mob_chain *c);
+/* This member holds so many bytes. `measured`: who is before it is told at once, and not with the next ACK.
+ */
+void mob_chain_on_memory(struct mob_chain *c, uint64_t bytes, bool measured);
+/* Of the fullest member from this one on, as each said last: what a cap is held against. */
+uint64_t mob_chain_memory(const struct mob_chain *c);
 /* An IDLE member is to be a new one, says a master whose newest configuration is of `epoch`: it forgets what
  * it has and joins behind the tail. Not obeyed unless that is newer than what its store took part in: a
  * master that knows less may not know that this is all there is. */

@@ -174,7 +174,8 @@ static bool next_ack(struct mob_chain *c, struct mob_chain_action *out)
             .seq = c->applied,
             .prev = paced,
             .committed = c->committed,
-            .durable = c->durable}};
+            .durable = c->durable,
+            .token = mob_chain_memory(c)}};
     *out = (struct mob_chain_action){.type = MOB_CHAIN_SEND, .message = &c->out};
     return true;
 }

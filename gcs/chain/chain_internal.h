@@ -128,6 +128,7 @@ struct mob_chain {
     uint64_t stored, disk; /* this member's own store and disk */
     uint64_t above; /* on the disks of all members before this one */
     uint64_t durable; /* of the whole chain */
+    uint64_t memory; /* that this member holds, says its owner */
 
     /* Kept entries, oldest first: ordinals [first, end). The others lie between. */
     struct mob_chain_entry *ring;
@@ -146,6 +147,7 @@ struct mob_chain {
         uint64_t seen_committed; /* at the last tick */
         uint32_t quiet; /* ticks since it was told what is on the disks */
         int64_t paced_until_ns; /* it has said that clients are to wait */
+        uint64_t memory; /* of the fullest from it on, as it said last; 0: it has not yet */
     } successor;
     struct {
         uint64_t committed, durable; /* told by ACK */

@@ -157,6 +157,8 @@ static void on_ack(struct mob_chain *c, const struct mob_gcs_link_msg *m)
     if (m->link.durable > c->durable)
         c->durable = m->link.durable;
     mob_chain_pace_heard(c, m->link.prev != 0);
+    c->predecessor.again |= c->successor.memory != m->link.token; /* the head is to know */
+    c->successor.memory = m->link.token;
 }
 
 static void on_resend(struct mob_chain *c, const struct mob_gcs_link_msg *m)
@@ -179,6 +181,19 @@ static void on_sync(struct mob_chain *c, const struct mob_gcs_link_msg *m)
     c->successor.open = true;
     c->successor.told_end = false;
     c->forward_at = MOB_RULE(RESEND) ? mob_chain_ordinal_above(c, has) : c->end;
+}
+
+/* ---- memory ---- */
+
+void mob_chain_on_memory(struct mob_chain *c, uint64_t bytes, bool measured)
+{
+    c->memory = bytes;
+    c->predecessor.again |= measured;
+}
+
+uint64_t mob_chain_memory(const struct mob_chain *c)
+{
+    return c->memory > c->successor.memory ? c->memory : c->successor.memory;
 }
 
 /* ---- all of them ---- */

@@ -102,6 +102,7 @@ struct link {
     struct mob_opening opening; /* WELCOME comes behind it */
     int64_t opened_ns; /* or when its opening last went on */
     int64_t retry_ns, retry_pause_ns;
+    struct mob_gcs_durable said; /* the last; soft_bytes 0: nothing yet */
 
     uint8_t *in;
     size_t in_used, in_capacity;
@@ -181,6 +182,7 @@ struct mob_gcs {
 
 /* client_link.c */
 void link_fail(struct link *l, enum mob_status why);
+void link_memory(struct mob_gcs *g); /* what they say of it, once another is in use */
 void link_open(struct link *l, const char *path);
 void link_fini(struct link *l);
 /* Reads what is there; `to_the_end`: also whether the links ended behind it. */

@@ -90,8 +90,10 @@ void link_open(struct link *l, const char *path)
     struct sockaddr_un address;
     if (mob_unix_address(path, &address) != MOB_OK)
         return; /* seeds that do not fit are refused, and so no link has one */
-    if (path != l->path)
+    if (path != l->path) {
         memcpy(l->path, path, strlen(path) + 1);
+        l->said = (struct mob_gcs_durable){0};
+    }
     l->retry_ns = g->now_ns + l->retry_pause_ns;
     l->retry_pause_ns =
         l->retry_pause_ns * 2 < RETRY_PAUSE_MAX_NS ? l->retry_pause_ns * 2 : RETRY_PAUSE_MAX_NS;
@@ -177,16 +179,39 @@ static void on_welcome(struct link *l, const struct mob_gcs_frame *frame)
 
 /* ---- what members say ---- */
 
-static void on_durable(struct mob_gcs *g, const struct mob_gcs_frame *frame)
+static bool presses(const struct mob_gcs_durable *d)
 {
+    return d->memory_bytes > d->soft_bytes;
+}
+
+static bool is_fuller(const struct mob_gcs_durable *a, const struct mob_gcs_durable *b)
+{
+    return presses(a) != presses(b) ? presses(a) : a->memory_bytes > b->memory_bytes;
+}
+
+/* A cap is passed when one member passes it, and head and tail each say what they know: the fuller one
+ * counts, and not who has spoken last. */
+void link_memory(struct mob_gcs *g)
+{
+    const struct mob_gcs_durable *head = &g->head->said, *tail = &g->tail->said,
+                                 *d = is_fuller(head, tail) ? head : tail;
+    if (d->soft_bytes == 0)
+        return; /* nobody has spoken since: as it was */
+    g->position.memory_bytes = d->memory_bytes;
+    g->position.memory_soft_bytes = d->soft_bytes;
+    g->position.memory_hard_bytes = d->hard_bytes;
+    g->position.pressure = presses(d);
+}
+
+static void on_durable(struct link *l, const struct mob_gcs_frame *frame)
+{
+    struct mob_gcs *g = l->gcs;
     struct mob_gcs_durable d;
     if (mob_gcs_durable_decode(frame->head, frame->head_bytes, &d) != MOB_OK)
         return;
     take_position(g, d.committed, d.durable);
-    g->position.memory_bytes = d.memory_bytes;
-    g->position.memory_soft_bytes = d.soft_bytes;
-    g->position.memory_hard_bytes = d.hard_bytes;
-    g->position.pressure = d.memory_bytes > d.soft_bytes;
+    l->said = d;
+    link_memory(g);
 }
 
 static void on_reply(struct link *l, const struct mob_gcs_frame *frame)
@@ -277,7 +302,7 @@ static void on_frame(struct link *l, const struct mob_gcs_frame *frame)
         on_reply(l, frame);
         break;
     case MOB_GCS_DURABLE:
-        on_durable(g, frame);
+        on_durable(l, frame);
         break;
     case MOB_GCS_ATTACHED:
     case MOB_GCS_GAP:

@@ -227,7 +227,8 @@ static enum mob_status decode_rows(
         answer->groups = rows->groups;
         answer->group_count = head->count;
         break;
-    case MOB_GCS_ROWS_MARKS: /* member_link.h asks for them */
+    case MOB_GCS_ROWS_MARKS: /* member_link.h asks for these two */
+    case MOB_GCS_ROWS_INDEX:
     default:
         return MOB_CORRUPT;
     }

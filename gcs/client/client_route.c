@@ -42,6 +42,8 @@ static struct link *link_to(struct mob_gcs *g, const char *path, const struct li
 
 static void point_at(struct link *l, const char *path)
 {
+    if (strcmp(l->path, path) != 0)
+        l->said = (struct mob_gcs_durable){0}; /* it was another's */
     if (l->state != LINK_DOWN && strcmp(l->path, path) != 0)
         link_fail(l, MOB_UNAVAILABLE);
     memcpy(l->path, path, strlen(path) + 1);
@@ -73,6 +75,7 @@ static void set_route(struct mob_gcs *g, const struct mob_gcs_book *book)
     g->seeks = false;
     if (one && other(g, head)->state != LINK_DOWN)
         link_fail(other(g, head), MOB_UNAVAILABLE);
+    link_memory(g);
     if (tail != old_tail) {
         reads_down(g);
         cold_down(g);

@@ -16,6 +16,7 @@
 #include "gcs/link/opening.h"
 
 #define SILENCE_S 20
+#define BODY_MAX (MOB_GCS_GROUPS_MAX * sizeof(struct mob_gcs_group_key)) /* of what is sent */
 #define IN_BYTES (MOB_GCS_FRAME_CLIENT_MAX + MOB_GCS_FRAME_HEADER_BYTES + 4096u)
 
 struct mob_member_link {
@@ -31,15 +32,16 @@ struct mob_member_link {
 
 /* ---- frames ---- */
 
-static enum mob_status send_frame(
-    struct mob_member_link *l, uint8_t type, const void *head, uint32_t head_bytes)
+static enum mob_status send_with(struct mob_member_link *l, struct mob_gcs_frame frame)
 {
-    uint8_t bytes[MOB_GCS_FRAME_HEADER_BYTES + MOB_GCS_HEAD_MAX];
-    const struct mob_gcs_frame frame = {
-        .type = type, .shard = l->shard, .head_bytes = head_bytes, .head = head};
+    uint8_t bytes[MOB_GCS_FRAME_HEADER_BYTES + MOB_GCS_HEAD_MAX + BODY_MAX];
+    MOB_ASSERT(frame.head_bytes <= MOB_GCS_HEAD_MAX && frame.body_bytes <= BODY_MAX);
+    frame.shard = l->shard;
     mob_gcs_frame_encode(&frame, bytes);
-    memcpy(bytes + MOB_GCS_FRAME_HEADER_BYTES, head, head_bytes);
-    size_t length = MOB_GCS_FRAME_HEADER_BYTES + head_bytes, sent = 0;
+    memcpy(bytes + MOB_GCS_FRAME_HEADER_BYTES, frame.head, frame.head_bytes);
+    if (frame.body_bytes > 0)
+        memcpy(bytes + MOB_GCS_FRAME_HEADER_BYTES + frame.head_bytes, frame.body, frame.body_bytes);
+    size_t length = MOB_GCS_FRAME_HEADER_BYTES + frame.head_bytes + frame.body_bytes, sent = 0;
     while (sent < length) {
         ssize_t n = send(l->fd, bytes + sent, length - sent, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
@@ -50,6 +52,12 @@ static enum mob_status send_frame(
         sent += (size_t)n;
     }
     return MOB_OK;
+}
+
+static enum mob_status send_frame(
+    struct mob_member_link *l, uint8_t type, const void *head, uint32_t head_bytes)
+{
+    return send_with(l, (struct mob_gcs_frame){.type = type, .head_bytes = head_bytes, .head = head});
 }
 
 /* MOB_AGAIN: there is nothing now (`flags`: MSG_DONTWAIT). */
@@ -219,15 +227,20 @@ static enum mob_status send_get(struct mob_member_link *l, struct mob_gcs_get *g
     return send_frame(l, MOB_GCS_GET, get, sizeof *get);
 }
 
+static enum mob_status answer(
+    struct mob_member_link *l, struct mob_gcs_rows *rows, struct mob_gcs_frame *frame)
+{
+    enum mob_status status = receive(l, MOB_GCS_ROWS, frame);
+    if (status == MOB_OK)
+        status = mob_gcs_rows_decode(frame->head, frame->head_bytes, rows);
+    return status == MOB_OK ? (enum mob_status)rows->status : status;
+}
+
 static enum mob_status ask(struct mob_member_link *l, struct mob_gcs_get *get, struct mob_gcs_rows *rows,
     struct mob_gcs_frame *frame)
 {
     enum mob_status status = send_get(l, get);
-    if (status == MOB_OK)
-        status = receive(l, MOB_GCS_ROWS, frame);
-    if (status == MOB_OK)
-        status = mob_gcs_rows_decode(frame->head, frame->head_bytes, rows);
-    return status == MOB_OK ? (enum mob_status)rows->status : status;
+    return status == MOB_OK ? answer(l, rows, frame) : status;
 }
 
 static enum mob_status read_stats(
@@ -284,6 +297,38 @@ enum mob_status mob_member_scan(struct mob_member_link *l, uint64_t position, ui
         return status;
     *count_out = rows.count;
     *next_out = rows.next;
+    return MOB_OK;
+}
+
+enum mob_status mob_member_index(struct mob_member_link *l, const struct mob_gcs_group_key *keys,
+    uint32_t count, uint64_t position, struct mob_member_index *out)
+{
+    struct mob_gcs_get get = {
+        .tag = ++l->tag, .query = MOB_GCS_Q_INDEX, .table = MOB_GCS_HERE, .position = position};
+    struct mob_gcs_rows rows;
+    struct mob_gcs_frame frame;
+    if (count > MOB_GCS_GROUPS_MAX)
+        return MOB_INVALID;
+    enum mob_status status = send_with(l,
+        (struct mob_gcs_frame){.type = MOB_GCS_GET,
+            .head_bytes = sizeof get,
+            .body_bytes = count * (uint32_t)sizeof keys[0],
+            .head = (const uint8_t *)&get,
+            .body = (const uint8_t *)keys});
+    if (status == MOB_OK)
+        status = answer(l, &rows, &frame);
+    if (status != MOB_OK)
+        return status;
+    if (rows.kind != MOB_GCS_ROWS_INDEX || rows.count > MOB_MEMBER_INDEX_MAX ||
+        frame.body_bytes != rows.count * sizeof out->rows[0])
+        return MOB_CORRUPT;
+    if (rows.count > 0)
+        memcpy(out->rows, frame.body, frame.body_bytes);
+    for (uint32_t i = 0; i < rows.count; i++)
+        if (out->rows[i].key >= count)
+            return MOB_CORRUPT;
+    out->count = rows.count;
+    out->next = rows.next;
     return MOB_OK;
 }
 

@@ -12,6 +12,8 @@
 #include "common/wire/gcs_link.h"
 #include "common/wire/gcs_msg.h"
 
+#define MOB_MEMBER_INDEX_MAX 2048u /* rows in one answer */
+
 struct mob_member_link;
 struct mob_member_options {
     const char *path; /* of its socket */
@@ -36,6 +38,15 @@ MOB_MUST_USE enum mob_status mob_member_marks(
  * when one of them is in the index and not in its Redis. */
 MOB_MUST_USE enum mob_status mob_member_scan(struct mob_member_link *link, uint64_t position, uint32_t limit,
     struct mob_gcs_block_row *rows, uint32_t *count_out, uint64_t *next_out);
+/* Where its index has blocks of some groups, at most MOB_GCS_GROUPS_MAX, behind a commit position. Of a
+ * member whose figures say that it tells. */
+struct mob_member_index {
+    struct mob_gcs_index_row rows[MOB_MEMBER_INDEX_MAX]; /* by position */
+    uint32_t count;
+    uint64_t next; /* the position to go on from, 0 at the end */
+};
+MOB_MUST_USE enum mob_status mob_member_index(struct mob_member_link *link,
+    const struct mob_gcs_group_key *keys, uint32_t count, uint64_t position, struct mob_member_index *out);
 
 /* ---- all members of a shard ---- */
 

@@ -240,6 +240,7 @@ static enum mob_status read_page(struct mob_cold *c, struct mob_database *db,
     case MOB_GCS_Q_INCARNATIONS:
     case MOB_GCS_Q_STATS:
     case MOB_GCS_Q_MARKS:
+    case MOB_GCS_Q_INDEX:
     case MOB_GCS_QUERIES:
     default:
         return MOB_INVALID;

@@ -178,8 +178,9 @@ void query_serve(struct conn *c, const struct mob_gcs_frame *frame)
         return;
     }
     bool tail = member_is_tail(sh), scan = get.query == MOB_GCS_Q_SCAN;
-    if ((scan && get.table == MOB_GCS_HERE) || says_of_itself(&get)) {
-        begin(c, &get, NULL, 0, true);
+    bool index = get.query == MOB_GCS_Q_INDEX && get.table == MOB_GCS_HERE;
+    if (index || (scan && get.table == MOB_GCS_HERE) || says_of_itself(&get)) {
+        begin(c, &get, frame->body, index ? frame->body_bytes : 0, true);
         return;
     }
     if (!tail && mob_chain_is_head(sh->chain))

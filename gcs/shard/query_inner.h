@@ -1,4 +1,5 @@
-/* Between query.c (running and answering), query_pick.c (which rows) and query_cold.c (what was flushed).
+/* Between query.c (running and answering), query_pick.c (which rows), query_index.c (what the index has of a
+ * group) and query_cold.c (what was flushed).
  * Internal to gcs/shard; the loop's thread.
  */
 #ifndef MOB_GCS_SHARD_QUERY_INNER_H
@@ -47,6 +48,11 @@ void query_fail(struct query *q, enum mob_status status);
 /* query_pick.c: rows from tables and index, or what is to be fetched for them */
 void query_pick(struct query *q);
 uint8_t *query_body_add(struct query *q, const void *bytes, size_t length);
+/* What a page behind the position begins after. */
+uint32_t query_ordinal_before(const struct query *q);
+
+/* query_index.c */
+void query_pick_index(struct query *q);
 
 /* query_cold.c */
 /* The page begins in what was flushed: asked for; the query goes on when it is there. */

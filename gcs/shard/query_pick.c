@@ -135,8 +135,7 @@ static void pick_list(struct query *q)
     }
 }
 
-/* What a page behind the position begins after. */
-static uint32_t ordinal_before(const struct query *q)
+uint32_t query_ordinal_before(const struct query *q)
 {
     uint32_t above = q->get.position == 0 ? 0 : mob_index_after(q->shard->index, q->get.position);
     return above > 0 ? above - 1 : MOB_INDEX_NONE;
@@ -145,7 +144,7 @@ static uint32_t ordinal_before(const struct query *q)
 static void pick_group(struct query *q)
 {
     const struct mob_index *ix = q->shard->index;
-    uint32_t ordinals[256], after = ordinal_before(q);
+    uint32_t ordinals[256], after = query_ordinal_before(q);
     q->rows.kind = MOB_GCS_ROWS_BLOCKS;
     for (;;) {
         size_t n = mob_index_group(ix, q->get.stream, q->get.group, after, ordinals, 256);
@@ -173,7 +172,8 @@ static int by_ordinal(const void *a, const void *b)
 static void pick_groups(struct query *q)
 {
     const struct mob_index *ix = q->shard->index;
-    uint32_t keys = q->argument_bytes / (uint32_t)sizeof(struct mob_gcs_group_key), after = ordinal_before(q);
+    uint32_t keys = q->argument_bytes / (uint32_t)sizeof(struct mob_gcs_group_key),
+             after = query_ordinal_before(q);
     size_t count = 0;
     q->rows.kind = MOB_GCS_ROWS_BLOCKS;
     if (q->argument_bytes % sizeof(struct mob_gcs_group_key) != 0 || keys == 0 || keys > MOB_GCS_GROUPS_MAX) {
@@ -443,6 +443,7 @@ static void pick_stats(struct query *q)
     snprintf(s.store, sizeof s.store, "%s", store_trouble(sh));
     pick_heartbeats(sh, &s);
     pick_join(sh, &s);
+    s.tells_index = 1;
     if (MOB_FAILPOINT("gcs.says_it_joins")) {
         snprintf(s.state, sizeof s.state, "%s", mob_chain_state_name(MOB_CHAIN_JOINING));
         s.marks = 0;
@@ -499,6 +500,9 @@ void query_pick(struct query *q)
         return;
     case MOB_GCS_Q_MARKS:
         pick_marks(q);
+        return;
+    case MOB_GCS_Q_INDEX:
+        query_pick_index(q);
         return;
     case MOB_GCS_QUERIES:
     default:

@@ -128,8 +128,6 @@ static enum serve_result serve_put(struct conn *c, const struct mob_gcs_frame *f
     if (status == MOB_OK) {
         (void)MOB_FAILPOINT("gcs.after_apply");
         mob_chunk_hold(chunk);
-        sh->memory_bytes += MEMORY_OF(frame->body_bytes); /* until it is measured again */
-        serve_memory(sh);
     } else if (status != MOB_FINISHED) {
         reply_refusal(c, frame->from, put.request.request, status);
     }
@@ -222,6 +220,8 @@ static void index_entry(struct mob_shard *sh, const struct mob_chain_entry *e)
         if (e->body != sh->peeked) /* collected earlier: it was checked then */
             MOB_ASSERT(
                 mob_block_peek(e->body, e->body_bytes, &sh->peeked_header, &sh->peeked_zone) == MOB_OK);
+        if (mob_chain_is_head(sh->chain) && MOB_FAILPOINT("gcs.head_index_lacks"))
+            sh->peeked_zone.group_count = 0; /* what tools must find, and no client would */
         mob_index_add(sh->index, e->seq, e->body_bytes, &sh->peeked_header, &sh->peeked_zone);
         sh->peeked = NULL;
     } else if (e->op == MOB_GCS_OP_FLUSH) {
@@ -261,6 +261,8 @@ static void first_store(struct mob_shard *sh, const struct mob_chain_entry *e)
 {
     sh->indexed = e->seq;
     count_entry(sh, e);
+    sh->own_bytes += MEMORY_OF(e->body_bytes); /* until it is measured again */
+    mob_chain_on_memory(sh->chain, sh->own_bytes, false);
     index_entry(sh, e);
     seal_later(sh, e);
     if (e->op == MOB_GCS_OP_EXPIRE)
@@ -360,6 +362,7 @@ void serve_actions(struct mob_shard *sh)
             break;
         }
     }
+    serve_memory(sh);
 }
 
 static void tell_seals(struct mob_shard *sh)
@@ -430,6 +433,7 @@ void serve_committed(struct mob_shard *sh)
 
 void serve_memory(struct mob_shard *sh)
 {
+    sh->memory_bytes = mob_chain_memory(sh->chain);
     bool pressure = sh->memory_bytes > sh->options.soft_bytes,
          full = sh->memory_bytes > sh->options.hard_bytes;
     if (pressure == sh->pressure && full == sh->full)

@@ -185,7 +185,8 @@ uint64_t shard_own_bytes(const struct mob_shard *sh)
 
 void shard_measure(struct mob_shard *sh)
 {
-    sh->memory_bytes = sh->store.used_memory + shard_own_bytes(sh);
+    sh->own_bytes = sh->store.used_memory + shard_own_bytes(sh);
+    mob_chain_on_memory(sh->chain, sh->own_bytes, true);
     serve_memory(sh);
 }
 

@@ -313,7 +313,9 @@ struct mob_shard {
     struct mob_noted noted;
     uint32_t life, clean_before; /* mob_redis_meta.clean: of this life until it stops, and as found */
     int64_t collect_until_ns, collect_late_ns, second_ns;
-    uint64_t appends, append_bytes, puts, reads, memory_bytes;
+    uint64_t appends, append_bytes, puts, reads;
+    uint64_t own_bytes; /* this member's memory, when it was last measured and what has come since */
+    uint64_t memory_bytes; /* of the fullest member from this one on: what the caps are held against */
     bool pressure, full, stopping;
     enum mob_status failure; /* not MOB_OK: the loop ends */
 };

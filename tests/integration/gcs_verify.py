@@ -344,9 +344,32 @@ def index_of(failpoint, words):
     del os.environ["MOBULA_FAILPOINTS"]
     try:
         some_tasks(c)
-        bad(c, failpoint, "index of the member", words)
+        found = verify(c)
+        bad(c, failpoint, "index of the member", words, found)
+        bad(c, failpoint, "index of each member", "gcs.sock: " + words, found)
     finally:
         c.end()
+
+
+def index_of_the_head():
+    """Clients are answered by the tail, so none would notice. A head that is left out meanwhile is another member then: anew."""
+    for _ in range(10):
+        os.environ["MOBULA_FAILPOINTS"] = "gcs.head_index_lacks=error@5"
+        c = Cluster("--postgres", "on", "--flush-delay-ms", "100")
+        del os.environ["MOBULA_FAILPOINTS"]
+        try:
+            epoch = c.until("whole", lambda: whole(c), 60)
+            head = next(m["member"] for m in status(c)["chain"]["members"] if m["role"] == "head")
+            some_tasks(c)
+            found = verify(c)
+            if whole(c) != epoch or found[2]["index of each member"]["ok"] is None:
+                continue
+            bad(c, "the head's index", "index of each member", f"{head}: the index lacks the block at", found)
+            check(all(line["ok"] for name, line in found[2].items() if name != "index of each member"), "and nothing else is wrong", found)
+            return
+        finally:
+            c.end()
+    check(False, "a head that stays")
 
 
 def main():
@@ -366,8 +389,9 @@ def main():
         test_what_cannot_be_compared(c)
     finally:
         c.end()
-    index_of("index.lacks=error@5", "in a group of it")
-    index_of("index.has_more=error", "in a group that it has nothing of")
+    index_of("index.lacks=error@5", "the index lacks the block at")
+    index_of("index.has_more=error", "the index has the block at")
+    index_of_the_head()
     sys.exit(1 if lib_http_cluster.failures else 0)
 
 

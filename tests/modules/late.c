@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LADEN_CHILDREN_MAX = 16 };
+enum { LADEN_CHILDREN_MAX = 16, LADEN_BYTES = 1000 }; /* what fits into a spec */
 
 static enum mob_status one(struct mob_call *call)
 {
@@ -52,6 +52,46 @@ static enum mob_status laden(struct mob_call *call)
     return status == MOB_OK ? mob_return_i64(call, sum) : status;
 }
 
+static enum mob_status borne(struct mob_call *call)
+{
+    return mob_return_i64(call, mob_arg_i64(call, 0));
+}
+
+/* As much text as `like`, and nothing of it: the same text in several specs of a block is there once. */
+static void fill(char *out, const char *like, size_t bytes, int64_t child)
+{
+    uint64_t x = (uint64_t)child + 1;
+    for (size_t i = 0; i < bytes; i++) {
+        x = (x ^ (unsigned char)like[i]) * 0x9e3779b97f4a7c15u;
+        x ^= x >> 29;
+        out[i] = "0123456789abcdef"[x >> 60];
+    }
+}
+
+/* The same whose children are as large as it is. */
+static enum mob_status heavy(struct mob_call *call)
+{
+    struct mob_client *client = mob_call_client(call);
+    int64_t sum = 0, n = mob_arg_i64(call, 1);
+    size_t bytes;
+    const char *load = mob_arg_utf8(call, 2, &bytes);
+    struct mob_future *results[LADEN_CHILDREN_MAX];
+    char text[LADEN_BYTES];
+    bool fits = n >= 0 && n <= LADEN_CHILDREN_MAX && bytes >= sizeof text;
+    enum mob_status status = fits ? MOB_OK : MOB_INVALID;
+    for (int64_t i = 0; i < n && status == MOB_OK; i++) {
+        fill(text, load, sizeof text, i);
+        status = mob_submit(
+            client, "late.borne", MOB_ARGS(mob_i64(i), mob_utf8_of(text, sizeof text)), NULL, &results[i]);
+    }
+    for (int64_t i = 0; i < n && status == MOB_OK; i++) {
+        int64_t value = 0;
+        status = mob_get_i64(results[i], MOB_FOREVER, &value);
+        sum += value;
+    }
+    return status == MOB_OK ? mob_return_i64(call, sum) : status;
+}
+
 /* Runs until the file is there. */
 static enum mob_status gate(struct mob_call *call)
 {
@@ -69,5 +109,7 @@ static enum mob_status gate(struct mob_call *call)
 
 MOB_MODULE("late", MOB_FUNCTION("one", one, "i64 value -> i64"),
     MOB_FUNCTION("laden", laden, "i64 after, i64 children, utf8 load -> i64"),
+    MOB_FUNCTION("heavy", heavy, "i64 after, i64 children, utf8 load -> i64"),
+    MOB_FUNCTION("borne", borne, "i64 value, utf8 load -> i64"),
     MOB_FUNCTION("gate", gate, "utf8 path -> i64"),
     MOB_FUNCTION("parent", parent, "i64 ms, i64 children -> i64"))

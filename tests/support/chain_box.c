@@ -130,6 +130,13 @@ static void member_args(struct chain_box *box, uint32_t i)
     if (box->start_without_all) {
         args[used] = "--gcs-start-without-all";
         args[used + 1] = "on";
+        used += 2;
+    }
+    if (box->soft_bytes != NULL) {
+        args[used] = "--gcs-soft-bytes";
+        args[used + 1] = box->soft_bytes;
+        args[used + 2] = "--gcs-hard-bytes";
+        args[used + 3] = box->hard_bytes;
     }
     memcpy(box->member[i].args, args, sizeof args);
 }

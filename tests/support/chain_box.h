@@ -21,6 +21,7 @@ struct chain_box {
     int lease_ms, suspicion_ms;
     int silence_ms; /* of nodes */
     bool start_without_all; /* of members that start from now on */
+    const char *soft_bytes, *hard_bytes; /* the same; NULL: as it is without them */
     uint32_t shard; /* set after init: the number of its members and masters */
     struct gcs_box member[CHAIN_BOX_MEMBERS_MAX];
     char link[CHAIN_BOX_MEMBERS_MAX][96];

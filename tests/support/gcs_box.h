@@ -12,7 +12,7 @@
 #include "gcs/client/client_sync.h"
 #include "gcs/client/member_link.h"
 
-#define GCS_BOX_ARGS_MAX 20
+#define GCS_BOX_ARGS_MAX 24
 
 struct gcs_box {
     char directory[64]; /* mkdtemp */

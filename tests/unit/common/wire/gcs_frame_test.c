@@ -370,7 +370,8 @@ static void figures_of_other_versions_are_understood(void **state)
                              .lease_ms = 90,
                              .realtime = 1,
                              .joiner = 21,
-                             .paced_ms = 23},
+                             .paced_ms = 23,
+                             .tells_index = 25},
                          heard;
     size_t first = offsetof(struct mob_gcs_stats, self);
     memset(said.state, 'x', sizeof said.state);
@@ -399,8 +400,10 @@ static void figures_of_other_versions_are_understood(void **state)
         bool says_times = length >= offsetof(struct mob_gcs_stats, joiner);
         assert_int_equal(heard.lease_ms, says_times ? 90 : 0);
         assert_int_equal(heard.realtime, says_times);
-        assert_int_equal(heard.joiner, length >= sizeof said ? 21 : 0);
-        assert_int_equal(heard.paced_ms, length >= sizeof said ? 23 : 0);
+        bool says_joins = length >= offsetof(struct mob_gcs_stats, tells_index);
+        assert_int_equal(heard.joiner, says_joins ? 21 : 0);
+        assert_int_equal(heard.paced_ms, says_joins ? 23 : 0);
+        assert_int_equal(heard.tells_index, length >= sizeof said ? 25 : 0);
     }
 }
 

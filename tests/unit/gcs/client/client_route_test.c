@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -129,6 +130,73 @@ static void a_start_that_is_heard_does_the_same(void **state)
     assert_int_equal(f->gcs->links[1].state, LINK_DOWN);
     assert_ptr_equal(f->gcs->tail, &f->gcs->links[0]);
     assert_int_equal(f->gcs->position.committed, 0);
+}
+
+/* ---- memory ---- */
+
+static void says(struct fixture *f, size_t link, uint64_t memory_bytes)
+{
+    struct mob_gcs_durable d = {
+        .committed = 70, .durable = 60, .memory_bytes = memory_bytes, .soft_bytes = 100, .hard_bytes = 150};
+    struct mob_gcs_frame frame = {
+        .type = MOB_GCS_DURABLE, .head = (const uint8_t *)&d, .head_bytes = sizeof d};
+    uint8_t bytes[MOB_GCS_FRAME_HEADER_BYTES + sizeof d];
+    struct link *l = &f->gcs->links[link];
+    l->opening.state = MOB_OPENING_PROVED;
+    if (l->in == NULL) {
+        l->in_capacity = 4096;
+        l->in = malloc(l->in_capacity);
+    }
+    mob_gcs_frame_encode(&frame, bytes);
+    memcpy(bytes + MOB_GCS_FRAME_HEADER_BYTES, &d, sizeof d);
+    assert_int_equal(write(f->far[link], bytes, sizeof bytes), sizeof bytes);
+    links_receive(f->gcs, true);
+}
+
+static void holds(const struct fixture *f, uint64_t memory_bytes)
+{
+    struct mob_gcs_position p;
+    mob_gcs_position(f->gcs, &p);
+    assert_int_equal(p.memory_bytes, memory_bytes);
+    assert_int_equal(p.pressure, memory_bytes > 100);
+    assert_int_equal(p.memory_soft_bytes, 100);
+    assert_int_equal(p.memory_hard_bytes, 150);
+}
+
+static void the_fuller_of_head_and_tail_counts(void **state)
+{
+    struct fixture *f = *state;
+    says(f, 0, 40);
+    holds(f, 40);
+    says(f, 1, 120);
+    holds(f, 120);
+    says(f, 0, 50); /* whoever spoke last */
+    holds(f, 120);
+    says(f, 0, 130);
+    says(f, 1, 30);
+    holds(f, 130);
+    says(f, 0, 20);
+    holds(f, 30);
+}
+
+static void the_memory_of_who_is_left_out_does_not_count(void **state)
+{
+    struct fixture *f = *state;
+    says(f, 0, 40);
+    says(f, 1, 120);
+    link_fail(&f->gcs->links[1], MOB_UNAVAILABLE); /* perhaps only the link */
+    holds(f, 120);
+    struct mob_gcs_book book = book_of(6, 3, 1);
+    tell(f, &book);
+    holds(f, 40);
+    says(f, 0, 101);
+    holds(f, 101);
+    book = book_of(7, 3, 2); /* a new tail, which has not spoken yet */
+    snprintf(book.places[1].client, sizeof book.places[1].client, "/nowhere/new-tail");
+    tell(f, &book);
+    holds(f, 101);
+    says(f, 0, 60);
+    holds(f, 60);
 }
 
 /* ---- good-byes of those that had no link ---- */
@@ -266,6 +334,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(links_outlive_a_reconfiguration, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_start_that_was_missed_ends_what_was_before, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_start_that_is_heard_does_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_fuller_of_head_and_tail_counts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_memory_of_who_is_left_out_does_not_count, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_gets_no_answer_does_not_keep_the_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_has_gone_long_ago_is_forgotten, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_reaches_nobody_of_the_configuration_seeks, set_up, tear_down),
