@@ -192,6 +192,7 @@ class Parents:
         wanted = len(self.sums) + sum(n for _, n in self.sums.values())
         while sum(ends.values()) < wanted and time.monotonic() < deadline:
             page = self.c.json("GET", f"{V1}/events?after={position}&limit=1000&wait=5&job={self.job}", expect=200)
+            check(not page.get("gap"), "no gap", what)
             position = page["position"]
             for event in page["events"]:
                 if event["type"] in ("task.finished", "task.failed", "task.cancelled"):
