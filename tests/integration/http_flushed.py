@@ -411,7 +411,7 @@ def test_tools(c):
     gcs(c, "dump", "task_" + "a" * 26, code=3)
     gcs(c, "dump", "nonsense", code=2)
     checks = [json.loads(line) for line in gcs(c, "verify", "-o", "json").splitlines()]
-    check(len(checks) == 8 and all(line["ok"] for line in checks), "verify", checks)
+    check(len(checks) == 9 and all(line["ok"] for line in checks), "verify", checks)
     figures = status(c)
     check(figures["postgres"]["watermark"] == figures["flush"]["flushed"], "watermark", figures)
 
