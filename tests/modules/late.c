@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LADEN_CHILDREN_MAX = 16, LADEN_BYTES = 1000 }; /* what fits into a spec */
+enum { LADEN_CHILDREN_MAX = 64, LADEN_BYTES = 1000 }; /* what fits into a spec */
 
 static enum mob_status one(struct mob_call *call)
 {
