@@ -57,7 +57,7 @@ static int by_object(const void *a, const void *b)
 
 static int compare(const struct ids *ids, const void *a, const void *b)
 {
-    return ids->size == sizeof(struct mob_task_id) ? by_task(a, b) : by_object(a, b);
+    return memcmp(a, b, ids->size);
 }
 
 /* Sorted, each once. */
