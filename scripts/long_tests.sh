@@ -45,7 +45,7 @@ tests=$build/tests
         echo "$fault $((seeds * 60 + 120)) MOBULA_CHAOS_FAULT=$fault MOBULA_CHAOS_SEEDS=$seeds $tests/test_integration_gcs_flusher"
     done
     echo "flusher_away_60_s 900 MOBULA_TEST_AWAY_S=60 $tests/test_integration_gcs_flusher"
-    for cap in cap cap_chain; do
-        echo "memory_$cap $((seeds * 90 + 300)) MOBULA_CHAOS_SEED=1 MOBULA_CHAOS_SEEDS=$seeds python3 $source/tests/integration/http_$cap.py"
+    for cap in memory_cap memory_cap_chain; do
+        echo "$cap $((seeds * 90 + 300)) MOBULA_CHAOS_SEED=1 MOBULA_CHAOS_SEEDS=$seeds python3 $source/tests/long/$cap.py"
     done
 } | grep -E "$pattern" | xargs -r -P "$jobs" -L 1 bash -c 'one "$@"' _

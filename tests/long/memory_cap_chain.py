@@ -1,9 +1,9 @@
-"""The memory cap of a chain of two: what http_cap.py fills it with, and what each of the members holds.
-MOBULA_CHAOS_SEED and MOBULA_CHAOS_SEEDS as there.   ctest: timeout=280 plain long"""
+"""The memory cap of a chain of two: what memory_cap.py fills it with, and what each of the members holds.
+MOBULA_CHAOS_SEED and MOBULA_CHAOS_SEEDS as there."""
 import shutil
 import sys
 
-from http_cap import HARD, SOFT, test_a_cap_full_of_unfinished_tasks  # noqa: F401  pylint: disable=unused-import
+from memory_cap import HARD, SOFT, test_a_cap_full_of_unfinished_tasks  # noqa: F401  pylint: disable=unused-import
 from lib_http_cluster import main
 
 if __name__ == "__main__":
