@@ -317,9 +317,9 @@ def test_a_cap_full_of_unfinished_tasks(c):
     c.until("the flusher", lambda: os.path.exists(c.directory + "/flush.ready"), 60)
     first, count = int(os.environ.get("MOBULA_CHAOS_SEED", 1)), int(os.environ.get("MOBULA_CHAOS_SEEDS", 1))
     for seed in range(first, first + count):
-        flushed = caps_worth_of_parents(c, 2 * seed, 1.5)
-        kept = parents_without_postgres(c, 2 * seed + 1)
-        heavy = parents_above_the_hard_cap(c, 2 * seed)
+        flushed = caps_worth_of_parents(c, 3 * seed, 1.5)
+        kept = parents_without_postgres(c, 3 * seed + 1)
+        heavy = parents_above_the_hard_cap(c, 3 * seed + 2)  # not the first one's: its gate is open
         print(f"seed {seed} ok, {flushed} parents with PostgreSQL, {kept} without, {heavy} at the hard cap", flush=True)
 
 
