@@ -72,7 +72,7 @@ void mob_gcs_destroy(struct mob_gcs *g)
     if (g == NULL)
         return;
     MOB_ASSERT(!g->in_step);
-    late_waits_free(g);
+    late_calls_free(g);
     if (g->shard_count > 0) {
         shards_destroy(g);
         return;

@@ -127,7 +127,7 @@ struct mob_gcs {
     uint32_t shard_count; /* 0: this is the client of one */
     struct mob_gcs *parent; /* of the client of one among several */
     struct gather *gathers;
-    struct late_wait *late_waits; /* whose callers have gone: client_sync.c */
+    struct mob_gcs_call *late_calls; /* whose callers have gone: client_sync.c */
     enum mob_status shard_told[MOB_GCS_SHARDS_MAX];
     char seeds[SEEDS_MAX][MOB_GCS_ADDRESS_MAX];
     uint32_t seed_count, next_seed;
@@ -310,6 +310,6 @@ void left_detach(struct mob_gcs *g); /* what was sent may not have been taken */
 int64_t left_next_ns(const struct mob_gcs *g);
 
 /* client_sync.c: waits that timed out, at the client's end. */
-void late_waits_free(struct mob_gcs *g);
+void late_calls_free(struct mob_gcs *g);
 
 #endif

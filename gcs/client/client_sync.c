@@ -143,67 +143,67 @@ enum mob_status mob_gcs_connect_wait(struct mob_gcs *gcs, int64_t deadline_ns)
 
 /* On the heap, so that an answer after MOB_TIMEOUT finds it: until then, or until the client's end, it stands
  * in the client's list of those that nobody waits for. */
-struct late_wait {
-    struct mob_gcs_sync sync; /* first */
+struct mob_gcs_call {
+    struct mob_gcs_sync sync;
     struct mob_gcs *gcs;
-    struct late_wait *next;
+    struct mob_gcs_call *next;
     bool late;
 };
 
-static void wait_done(void *arg, const struct mob_gcs_answer *answer)
+struct mob_gcs_call *mob_gcs_call_create(void)
 {
-    struct late_wait *wait = arg;
-    if (!wait->late) {
-        mob_gcs_sync_done(&wait->sync, answer);
+    struct mob_gcs_call *call = calloc(1, sizeof *call);
+    MOB_ASSERT(call != NULL);
+    return call;
+}
+
+void mob_gcs_call_done(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct mob_gcs_call *call = arg;
+    if (!call->late) {
+        mob_gcs_sync_done(&call->sync, answer);
         return;
     }
-    struct late_wait **at = &wait->gcs->late_waits;
-    while (*at != wait)
+    struct mob_gcs_call **at = &call->gcs->late_calls;
+    while (*at != call)
         at = &(*at)->next;
-    *at = wait->next;
-    free(wait);
+    *at = call->next;
+    free(call);
 }
 
-void late_waits_free(struct mob_gcs *g)
+void late_calls_free(struct mob_gcs *g)
 {
-    while (g->late_waits != NULL) {
-        struct late_wait *next = g->late_waits->next;
-        free(g->late_waits);
-        g->late_waits = next;
+    while (g->late_calls != NULL) {
+        struct mob_gcs_call *next = g->late_calls->next;
+        free(g->late_calls);
+        g->late_calls = next;
     }
 }
 
-static enum mob_status wait_for(struct mob_gcs *gcs, enum mob_status submitted, struct late_wait *wait,
+enum mob_status mob_gcs_call_wait(struct mob_gcs *gcs, struct mob_gcs_call *call, enum mob_status submitted,
     int64_t deadline_ns, struct mob_gcs_result **result_out)
 {
     enum mob_status status = submitted;
     if (status == MOB_OK)
-        status = mob_gcs_sync_wait(gcs, &wait->sync, deadline_ns, result_out);
-    if (submitted != MOB_OK || wait->sync.done) {
-        free(wait);
+        status = mob_gcs_sync_wait(gcs, &call->sync, deadline_ns, result_out);
+    if (submitted != MOB_OK || call->sync.done) {
+        free(call);
         return status;
     }
-    wait->late = true;
-    wait->gcs = gcs;
-    wait->next = gcs->late_waits;
-    gcs->late_waits = wait;
+    call->late = true;
+    call->gcs = gcs;
+    call->next = gcs->late_calls;
+    gcs->late_calls = call;
     return status;
-}
-
-static struct late_wait *wait_create(void)
-{
-    struct late_wait *wait = calloc(1, sizeof *wait);
-    MOB_ASSERT(wait != NULL);
-    return wait;
 }
 
 enum mob_status mob_gcs_put_wait(
     struct mob_gcs *gcs, const struct mob_gcs_put *put, int64_t deadline_ns, uint64_t *version_out)
 {
     struct mob_gcs_result *result = NULL;
-    struct late_wait *wait = wait_create();
-    enum mob_status status = mob_gcs_put(gcs, put, wait_done, wait);
-    status = wait_for(gcs, status, wait, deadline_ns, &result);
+    struct mob_gcs_call *call = mob_gcs_call_create();
+    enum mob_status status = mob_gcs_put(gcs, put, mob_gcs_call_done, call);
+    status = mob_gcs_call_wait(gcs, call, status, deadline_ns, &result);
     if (result != NULL && version_out != NULL)
         *version_out = result->answer.version;
     mob_gcs_result_destroy(result);
@@ -214,9 +214,9 @@ enum mob_status mob_gcs_get_wait(struct mob_gcs *gcs, enum mob_gcs_table table, 
     uint32_t key_length, int64_t deadline_ns, struct mob_gcs_result **result_out)
 {
     struct mob_gcs_result *result = NULL;
-    struct late_wait *wait = wait_create();
-    enum mob_status status = mob_gcs_get(gcs, table, key, key_length, wait_done, wait);
-    status = wait_for(gcs, status, wait, deadline_ns, &result);
+    struct mob_gcs_call *call = mob_gcs_call_create();
+    enum mob_status status = mob_gcs_get(gcs, table, key, key_length, mob_gcs_call_done, call);
+    status = mob_gcs_call_wait(gcs, call, status, deadline_ns, &result);
     if (status == MOB_OK)
         *result_out = result;
     else
@@ -232,9 +232,9 @@ enum mob_status mob_gcs_each_row_wait(
     for (bool more = true; more;) {
         struct mob_gcs_list list = {.table = table, .after = after, .after_length = after_length};
         struct mob_gcs_result *result = NULL;
-        struct late_wait *wait = wait_create();
-        enum mob_status status = mob_gcs_list(gcs, &list, wait_done, wait);
-        status = wait_for(gcs, status, wait, deadline_ns, &result);
+        struct mob_gcs_call *call = mob_gcs_call_create();
+        enum mob_status status = mob_gcs_list(gcs, &list, mob_gcs_call_done, call);
+        status = mob_gcs_call_wait(gcs, call, status, deadline_ns, &result);
         if (status != MOB_OK) {
             mob_gcs_result_destroy(result);
             return status;
@@ -256,9 +256,9 @@ enum mob_status mob_gcs_node_register_wait(
     struct mob_gcs *gcs, const char *name, int64_t deadline_ns, uint64_t *incarnation_out)
 {
     struct mob_gcs_result *result = NULL;
-    struct late_wait *wait = wait_create();
-    enum mob_status status = mob_gcs_node_register(gcs, name, wait_done, wait);
-    status = wait_for(gcs, status, wait, deadline_ns, &result);
+    struct mob_gcs_call *call = mob_gcs_call_create();
+    enum mob_status status = mob_gcs_node_register(gcs, name, mob_gcs_call_done, call);
+    status = mob_gcs_call_wait(gcs, call, status, deadline_ns, &result);
     if (status == MOB_OK)
         *incarnation_out = result->answer.number;
     mob_gcs_result_destroy(result);
@@ -269,9 +269,9 @@ enum mob_status mob_gcs_log_seal_wait(
     struct mob_gcs *gcs, uint64_t incarnation, int64_t deadline_ns, uint64_t *cut_out)
 {
     struct mob_gcs_result *result = NULL;
-    struct late_wait *wait = wait_create();
-    enum mob_status status = mob_gcs_log_seal(gcs, incarnation, wait_done, wait);
-    status = wait_for(gcs, status, wait, deadline_ns, &result);
+    struct mob_gcs_call *call = mob_gcs_call_create();
+    enum mob_status status = mob_gcs_log_seal(gcs, incarnation, mob_gcs_call_done, call);
+    status = mob_gcs_call_wait(gcs, call, status, deadline_ns, &result);
     if (status == MOB_OK && cut_out != NULL)
         *cut_out = result->answer.number;
     mob_gcs_result_destroy(result);

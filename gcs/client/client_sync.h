@@ -32,6 +32,20 @@ void mob_gcs_sync_done(void *arg, const struct mob_gcs_answer *answer);
 MOB_MUST_USE enum mob_status mob_gcs_sync_wait(
     struct mob_gcs *gcs, struct mob_gcs_sync *sync, int64_t deadline_ns, struct mob_gcs_result **result_out);
 
+/* The same for who does not wait again and keeps the client: a call lives until it is answered, however late.
+ *
+ *   struct mob_gcs_call *call = mob_gcs_call_create();
+ *   status = mob_gcs_get(gcs, MOB_GCS_JOBS, key, length, mob_gcs_call_done, call);
+ *   status = mob_gcs_call_wait(gcs, call, status, deadline, &result);
+ */
+struct mob_gcs_call;
+/* Ends the process when there is no memory. */
+struct mob_gcs_call *mob_gcs_call_create(void);
+void mob_gcs_call_done(void *arg, const struct mob_gcs_answer *answer);
+/* Takes the call over. `submitted` if that is not MOB_OK, else as mob_gcs_sync_wait. */
+MOB_MUST_USE enum mob_status mob_gcs_call_wait(struct mob_gcs *gcs, struct mob_gcs_call *call,
+    enum mob_status submitted, int64_t deadline_ns, struct mob_gcs_result **result_out);
+
 /* Until it is connected (MOB_OK). MOB_TIMEOUT; or why the link was refused, at once, since it will be again:
  * mob_gcs_refusal says it in words. */
 MOB_MUST_USE enum mob_status mob_gcs_connect_wait(struct mob_gcs *gcs, int64_t deadline_ns);

@@ -119,12 +119,11 @@ static enum mob_status read_edges_in(struct reader *r, struct mob_task_id group)
     uint64_t position = 0;
     enum mob_status status;
     do {
-        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_call *call = mob_gcs_call_create();
         struct mob_gcs_result *result = NULL;
         status = mob_gcs_group_blocks(
-            r->gcs, group.stream, group.index >> MOB_GROUP_SHIFT, position, mob_gcs_sync_done, &sync);
-        if (status == MOB_OK)
-            status = mob_gcs_sync_wait(r->gcs, &sync, mob_now() + ANSWER_NS, &result);
+            r->gcs, group.stream, group.index >> MOB_GROUP_SHIFT, position, mob_gcs_call_done, call);
+        status = mob_gcs_call_wait(r->gcs, call, status, mob_now() + ANSWER_NS, &result);
         const struct mob_gcs_answer *a = result != NULL ? mob_gcs_result_answer(result) : NULL;
         for (uint32_t i = 0; status == MOB_OK && a != NULL && i < a->block_count; i++)
             status = note_edges(r, &a->blocks[i]);

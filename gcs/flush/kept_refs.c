@@ -198,17 +198,11 @@ static enum mob_status note_block(
 static enum mob_status ask_page(struct kept_refs *refs, const struct mob_gcs_group_key *keys, uint32_t count,
     uint64_t position, struct mob_gcs_result **result_out)
 {
-    struct mob_gcs_sync *sync = calloc(1, sizeof *sync);
-    if (sync == NULL)
-        return MOB_NO_MEMORY;
+    struct mob_gcs_call *call = mob_gcs_call_create();
     enum mob_status status = count == 1
-        ? mob_gcs_group_blocks(refs->gcs, keys->stream, keys->group, position, mob_gcs_sync_done, sync)
-        : mob_gcs_groups_blocks(refs->gcs, keys, count, position, mob_gcs_sync_done, sync);
-    if (status == MOB_OK)
-        status = mob_gcs_sync_wait(refs->gcs, sync, mob_now() + ANSWER_NS, result_out);
-    if (status != MOB_TIMEOUT) /* then an answer may come to it yet */
-        free(sync);
-    return status;
+        ? mob_gcs_group_blocks(refs->gcs, keys->stream, keys->group, position, mob_gcs_call_done, call)
+        : mob_gcs_groups_blocks(refs->gcs, keys, count, position, mob_gcs_call_done, call);
+    return mob_gcs_call_wait(refs->gcs, call, status, mob_now() + ANSWER_NS, result_out);
 }
 
 static enum mob_status read_some(

@@ -101,10 +101,9 @@ static enum mob_status delete_job(struct maintain *m, const struct mob_stream *j
     memcpy(key + sizeof MOB_GCS_KEY_FLUSH_GONE - 1, job, sizeof *job);
     struct mob_gcs_put row = {
         .table = MOB_GCS_KV, .key = key, .key_length = sizeof key, .if_version = MOB_GCS_ANY_VERSION};
-    struct mob_gcs_sync sync = {0};
-    status = mob_gcs_delete(m->gcs, &row, mob_gcs_sync_done, &sync);
-    if (status == MOB_OK)
-        status = mob_gcs_sync_wait(m->gcs, &sync, mob_now() + ANSWER_NS, NULL);
+    struct mob_gcs_call *call = mob_gcs_call_create();
+    status = mob_gcs_delete(m->gcs, &row, mob_gcs_call_done, call);
+    status = mob_gcs_call_wait(m->gcs, call, status, mob_now() + ANSWER_NS, NULL);
     return status == MOB_NOT_FOUND ? MOB_OK : status;
 }
 
@@ -168,11 +167,10 @@ static enum mob_status read_unfinished(struct maintain *m)
     uint64_t position = 0;
     enum mob_status status;
     do {
-        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_call *call = mob_gcs_call_create();
         struct mob_gcs_result *result = NULL;
-        status = mob_gcs_unfinished(m->gcs, 0, position, mob_gcs_sync_done, &sync);
-        if (status == MOB_OK)
-            status = mob_gcs_sync_wait(m->gcs, &sync, mob_now() + ANSWER_NS, &result);
+        status = mob_gcs_unfinished(m->gcs, 0, position, mob_gcs_call_done, call);
+        status = mob_gcs_call_wait(m->gcs, call, status, mob_now() + ANSWER_NS, &result);
         position = 0;
         if (status == MOB_OK) {
             add_unfinished(m, mob_gcs_result_answer(result));

@@ -257,13 +257,30 @@ static void count_entry(struct mob_shard *sh, const struct mob_chain_entry *e)
     sh->puts += !append;
 }
 
+static void index_once(struct mob_shard *sh, const struct mob_chain_entry *e)
+{
+    if (e->seq <= sh->indexed)
+        return;
+    sh->indexed = e->seq;
+    index_entry(sh, e);
+}
+
+void serve_index_applied(struct mob_shard *sh)
+{
+    for (uint64_t seq = sh->indexed + 1; seq <= mob_chain_applied(sh->chain); seq++) {
+        const struct mob_chain_entry *e = mob_chain_kept(sh->chain, seq);
+        if (e != NULL) /* else a hole, which a LOSS names */
+            index_once(sh, e);
+    }
+}
+
 static void first_store(struct mob_shard *sh, const struct mob_chain_entry *e)
 {
-    sh->indexed = e->seq;
+    sh->taken = e->seq;
     count_entry(sh, e);
     sh->own_bytes += MEMORY_OF(e->body_bytes); /* until it is measured again */
     mob_chain_on_memory(sh->chain, sh->own_bytes, false);
-    index_entry(sh, e);
+    index_once(sh, e);
     seal_later(sh, e);
     if (e->op == MOB_GCS_OP_EXPIRE)
         attach_forget(sh, e->target);
@@ -330,7 +347,7 @@ void serve_actions(struct mob_shard *sh)
     while (mob_chain_next(sh->chain, &action)) {
         switch (action.type) {
         case MOB_CHAIN_STORE:
-            if (action.entry->seq > sh->indexed) /* else it is written again, after Redis came back */
+            if (action.entry->seq > sh->taken) /* else it is written again, after Redis came back */
                 first_store(sh, action.entry);
             store_entry(sh, action.entry);
             break;

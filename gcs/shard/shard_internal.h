@@ -289,6 +289,7 @@ struct mob_shard {
     } seals[16]; /* told to the log's client once committed */
     uint32_t seal_count;
     uint64_t indexed; /* newest seq in the index */
+    uint64_t taken; /* newest seq whose STORE was served; the index may be ahead of it (drop_blocks) */
     uint64_t told_committed, told_durable;
     uint64_t dropped_since_sweep;
     /* The block that was checked last: it is indexed without another look. */
@@ -370,6 +371,8 @@ void conns_resume(struct mob_shard *sh); /* those that were stalled */
 enum serve_result { SERVE_OK, SERVE_STALL, SERVE_NO_ROOM }; /* the last two: not now, ask again */
 enum serve_result serve_frame(struct conn *c, const struct mob_gcs_frame *frame, struct mob_chunk *chunk);
 void serve_actions(struct mob_shard *sh);
+/* All that the chain has applied is in the index, served or not. */
+void serve_index_applied(struct mob_shard *sh);
 void serve_committed(struct mob_shard *sh); /* after the chain's committed or durable grew */
 /* What durable_owed promises, when all that was before it has left. */
 void serve_owed(struct conn *c);

@@ -138,7 +138,7 @@ void snapshot_load(struct mob_shard *sh, const struct mob_gcs_link_msg *m)
     if (mob_chain_applied(sh->chain) == 0 && m->link.seq != 0)
         return;
     /* The last batch: from here on the store is a state, as of where the snapshot began. */
-    sh->indexed = m->link.seq;
+    sh->indexed = sh->taken = m->link.seq;
     store_position(sh, mob_chain_epoch(sh->chain), m->link.seq);
     sh->member.life_pass = store_open_pass(sh); /* synced at once: nobody counts on it before */
     MOB_LOG_INFO("gcs", "snapshot_taken", "seq=%llu blocks_upto=%llu keys=%zu",
@@ -153,7 +153,7 @@ void snapshot_wipe(struct mob_shard *sh)
     sh->index = mob_index_create();
     MOB_ASSERT(sh->index != NULL);
     sh->flushed = (struct mob_flushed){0};
-    sh->indexed = sh->told_committed = 0;
+    sh->indexed = sh->taken = sh->told_committed = 0;
     sh->member.loaded_blocks = 0;
     sh->store.meta = (struct mob_redis_meta){.base_count = 0};
     for (size_t i = sh->attached_count; i-- > 0;)

@@ -237,7 +237,7 @@ static enum mob_status load_tables(
     uint64_t seq = redis->position.seq, epoch = redis->position.epoch;
     st->open_epoch = epoch;
     mob_chain_load_position(sh->chain, shard_has_masters(sh) ? sh->member.life.part_epoch : epoch, seq);
-    st->stored = sh->durable.synced = sh->indexed = seq;
+    st->stored = sh->durable.synced = sh->indexed = sh->taken = seq;
     flushed_load_position(sh, redis->flushed);
     enum mob_status status = load_all(sh, context);
     if (status != MOB_OK)

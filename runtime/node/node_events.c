@@ -73,13 +73,13 @@ static bool tells_of_stop(const struct mob_gcs_block_row *row)
  * as anybody knows. */
 static bool was_stopped(struct node *node, uint64_t incarnation, uint64_t blocks, int64_t deadline)
 {
-    struct mob_gcs_sync sync = {0};
     struct mob_gcs_result *result = NULL;
     bool stopped = false;
-    if (blocks == 0 ||
-        mob_gcs_log_read(node->gcs, incarnation, blocks - 1, mob_gcs_sync_done, &sync) != MOB_OK)
+    if (blocks == 0)
         return false;
-    if (mob_gcs_sync_wait(node->gcs, &sync, deadline, &result) == MOB_OK) {
+    struct mob_gcs_call *call = mob_gcs_call_create();
+    enum mob_status asked = mob_gcs_log_read(node->gcs, incarnation, blocks - 1, mob_gcs_call_done, call);
+    if (mob_gcs_call_wait(node->gcs, call, asked, deadline, &result) == MOB_OK) {
         const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
         for (uint32_t i = 0; i < answer->block_count; i++)
             stopped |= tells_of_stop(&answer->blocks[i]);

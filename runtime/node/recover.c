@@ -29,11 +29,11 @@ enum {
 
 /* Gives the answer only if it is a good one. */
 static enum mob_status wait_for_page(
-    struct node *node, struct mob_gcs_sync *sync, struct mob_gcs_result **result_out)
+    struct node *node, struct mob_gcs_call *call, enum mob_status asked, struct mob_gcs_result **result_out)
 {
     struct mob_gcs_result *result = NULL;
     int64_t deadline = mob_deadline_after(ANSWER_SECONDS_MAX * MOB_SEC);
-    enum mob_status status = mob_gcs_sync_wait(node->gcs, sync, deadline, &result);
+    enum mob_status status = mob_gcs_call_wait(node->gcs, call, asked, deadline, &result);
     if (status == MOB_OK)
         *result_out = result;
     else
@@ -78,15 +78,15 @@ static void want_group(struct left_tasks *left, struct group_list *list, struct 
 }
 
 static enum mob_status ask_page(struct node *node, const struct mob_task_id *groups, uint32_t count,
-    uint64_t position, struct mob_gcs_sync *sync)
+    uint64_t position, struct mob_gcs_call *call)
 {
     struct mob_gcs_group_key keys[MOB_GCS_GROUPS_MAX];
     if (count == 1)
         return mob_gcs_group_blocks(
-            node->gcs, groups->stream, groups->index, position, mob_gcs_sync_done, sync);
+            node->gcs, groups->stream, groups->index, position, mob_gcs_call_done, call);
     for (uint32_t i = 0; i < count; i++)
         keys[i] = (struct mob_gcs_group_key){groups[i].stream, groups[i].index};
-    return mob_gcs_groups_blocks(node->gcs, keys, count, position, mob_gcs_sync_done, sync);
+    return mob_gcs_groups_blocks(node->gcs, keys, count, position, mob_gcs_call_done, call);
 }
 
 /* One reading, in as many pages as it takes. */
@@ -97,11 +97,10 @@ static enum mob_status read_at_once(
     bool more = true;
     left->reading++;
     while (more) {
-        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_call *call = mob_gcs_call_create();
         struct mob_gcs_result *result = NULL;
-        enum mob_status status = ask_page(node, groups, count, position, &sync);
-        if (status == MOB_OK)
-            status = wait_for_page(node, &sync, &result);
+        enum mob_status status = ask_page(node, groups, count, position, call);
+        status = wait_for_page(node, call, status, &result);
         if (status == MOB_UNAVAILABLE && (status = wait_for_postgres(node)) == MOB_OK)
             continue; /* the same page again */
         if (status != MOB_OK)
@@ -151,12 +150,11 @@ static enum mob_status read_unfinished(
 {
     uint64_t position = 0;
     do {
-        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_call *call = mob_gcs_call_create();
         struct mob_gcs_result *result = NULL;
         enum mob_status status =
-            mob_gcs_unfinished(node->gcs, incarnation, position, mob_gcs_sync_done, &sync);
-        if (status == MOB_OK)
-            status = wait_for_page(node, &sync, &result);
+            mob_gcs_unfinished(node->gcs, incarnation, position, mob_gcs_call_done, call);
+        status = wait_for_page(node, call, status, &result);
         if (status != MOB_OK)
             return status == MOB_NOT_FOUND ? MOB_OK : status;
         const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
@@ -180,11 +178,10 @@ static enum mob_status seal_earlier(
 {
     uint64_t after = 0;
     do {
-        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_call *call = mob_gcs_call_create();
         struct mob_gcs_result *result = NULL;
-        enum mob_status status = mob_gcs_incarnations(node->gcs, after, mob_gcs_sync_done, &sync);
-        if (status == MOB_OK)
-            status = wait_for_page(node, &sync, &result);
+        enum mob_status status = mob_gcs_incarnations(node->gcs, after, mob_gcs_call_done, call);
+        status = wait_for_page(node, call, status, &result);
         if (status != MOB_OK)
             return status;
         const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);

@@ -11,11 +11,10 @@
 static enum mob_status log_needs_record(
     struct node *node, uint64_t incarnation, int64_t deadline, bool *needs_out)
 {
-    struct mob_gcs_sync sync = {0};
+    struct mob_gcs_call *call = mob_gcs_call_create();
     struct mob_gcs_result *result = NULL;
-    enum mob_status status = mob_gcs_incarnations(node->gcs, incarnation - 1, mob_gcs_sync_done, &sync);
-    if (status == MOB_OK)
-        status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
+    enum mob_status status = mob_gcs_incarnations(node->gcs, incarnation - 1, mob_gcs_call_done, call);
+    status = mob_gcs_call_wait(node->gcs, call, status, deadline, &result);
     *needs_out = false;
     for (uint32_t i = 0; status == MOB_OK && i < mob_gcs_result_answer(result)->incarnation_count; i++) {
         const struct mob_gcs_incarnation *in = &mob_gcs_result_answer(result)->incarnations[i];
@@ -29,13 +28,12 @@ static enum mob_status log_needs_record(
 /* As it was listed: whoever writes it meanwhile has one that is of use, or finds out that it is over. */
 static enum mob_status remove_record(struct node *node, const struct mob_gcs_kv *kv, int64_t deadline)
 {
-    struct mob_gcs_sync sync = {0};
+    struct mob_gcs_call *call = mob_gcs_call_create();
     struct mob_gcs_result *result = NULL;
     struct mob_gcs_put put = {
         .table = MOB_GCS_NODES, .key = kv->key, .key_length = kv->key_length, .if_version = kv->version};
-    enum mob_status status = mob_gcs_delete(node->gcs, &put, mob_gcs_sync_done, &sync);
-    if (status == MOB_OK)
-        status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
+    enum mob_status status = mob_gcs_delete(node->gcs, &put, mob_gcs_call_done, call);
+    status = mob_gcs_call_wait(node->gcs, call, status, deadline, &result);
     mob_gcs_result_destroy(result);
     return status == MOB_CONFLICT ? MOB_OK : status;
 }
@@ -66,11 +64,10 @@ enum mob_status recovery_tidy(struct node *node, int64_t deadline)
         .keys_only = true};
     enum mob_status status = MOB_OK;
     for (bool more = true; more && status == MOB_OK;) {
-        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_call *call = mob_gcs_call_create();
         struct mob_gcs_result *result = NULL;
-        status = mob_gcs_list(node->gcs, &list, mob_gcs_sync_done, &sync);
-        if (status == MOB_OK)
-            status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
+        status = mob_gcs_list(node->gcs, &list, mob_gcs_call_done, call);
+        status = mob_gcs_call_wait(node->gcs, call, status, deadline, &result);
         const struct mob_gcs_answer *answer = status == MOB_OK ? mob_gcs_result_answer(result) : NULL;
         for (uint32_t i = 0; status == MOB_OK && i < answer->kv_count; i++)
             status = look_at(node, &answer->kvs[i], deadline);

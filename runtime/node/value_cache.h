@@ -3,7 +3,8 @@
  * A group is read and decoded as a whole, 256 neighbours for the one that was asked for. Whoever asks for one
  * mostly asks for the next, so what else was found is kept here for a while. Values never change, so an entry
  * is true until its lineage is deleted; then the owner clears the cache. A fixed number of entries, each in
- * one place: a newer one takes it. The first value of an id stands. Node thread only.
+ * one place, and of bytes, in a ring: a newer one takes the place, and the bytes of the oldest. The first
+ * value of an id stands while it is here. Node thread only.
  */
 #ifndef MOB_RUNTIME_NODE_VALUE_CACHE_H
 #define MOB_RUNTIME_NODE_VALUE_CACHE_H
@@ -11,7 +12,7 @@
 #include "common/base/id.h"
 #include "common/wire/value.h"
 
-#define VALUE_CACHE_BYTES_MAX 24u /* of a payload; larger ones are not kept */
+#define VALUE_CACHE_BYTES_MAX 4096u /* of a payload; larger ones are not kept */
 
 struct value_cache;
 

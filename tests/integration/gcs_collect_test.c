@@ -87,6 +87,16 @@ static void kill_both(void)
     gcs_box_end(&box.redis, SIGKILL);
 }
 
+/* The power goes, and with it what was written since the file was so long. */
+static void lose_behind(off_t before)
+{
+    off_t after;
+    kill_both();
+    const char *path = file_of_redis(&box, &after);
+    assert_true(after > before);
+    assert_int_equal(truncate(path, before), 0);
+}
+
 /* How often a line with `event` is in the member's log. It answers nobody while it collects. */
 static unsigned logged(const char *event)
 {
@@ -214,7 +224,7 @@ static void while_somebody_lives_who_called_others_may_come(void **state)
 /* Everything that this one was answered, its opening included, is lost, and all in the tables are dead. */
 static struct mob_gcs *one_that_is_in_no_table(void)
 {
-    off_t before, after;
+    off_t before;
     one_calls_and_dies();
     gcs_box_end(&box.gcs, SIGTERM); /* so that all of that is in the file */
     gcs_box_start_gcs(&box);
@@ -223,10 +233,7 @@ static struct mob_gcs *one_that_is_in_no_table(void)
     struct mob_gcs *gcs = gcs_box_client(&box);
     for (uint64_t i = 1; i <= PUTS; i++)
         put(gcs, 10 * i);
-    kill_both();
-    const char *path = file_of_redis(&box, &after);
-    assert_true(after > before);
-    assert_int_equal(truncate(path, before), 0);
+    lose_behind(before);
     return gcs;
 }
 
@@ -313,14 +320,13 @@ static void one_that_comes_too_late_is_named(void **state)
 /* ---- who is over, and who only listened ---- */
 
 struct owner {
-    uint64_t released, cut;
+    uint64_t acked, released, cut;
     bool sealed;
 };
 
 static void on_acked(void *arg, uint64_t count)
 {
-    (void)arg;
-    (void)count;
+    ((struct owner *)arg)->acked = count;
 }
 static void on_released(void *arg, struct mob_gcs_block *block)
 {
@@ -335,30 +341,50 @@ static void on_sealed(void *arg, enum mob_status why, uint64_t cut)
     owner->cut = cut;
 }
 
-/* The owner of a log all of whose blocks are durable, so it keeps none; and the disk has none of them. */
-static struct mob_gcs *one_whose_blocks_are_lost(struct owner *owner)
+/* Just now, so the file is not synced again for a second. */
+static void await_synced(struct mob_gcs *gcs)
+{
+    struct mob_gcs_stats stats;
+    put(gcs, 1);
+    do
+        stats = gcs_box_stats(gcs);
+    while (stats.durable < stats.applied);
+}
+
+/* The owner of a log, whose opening is on the disk, and whose blocks are behind `before_out` of the file. */
+static struct mob_gcs *one_with_blocks(struct owner *owner, off_t *before_out)
 {
     struct mob_gcs_log_events events = {on_acked, on_released, on_sealed, owner};
     struct mob_gcs_log *log;
     uint64_t incarnation;
-    off_t before, after;
     struct mob_gcs *gcs = gcs_box_client(&box);
     assert_int_equal(mob_gcs_node_register_wait(gcs, "n", mob_now() + DEADLINE_NS, &incarnation), MOB_OK);
     gcs_box_end(&box.gcs, SIGTERM); /* so that all of that is in the file */
     gcs_box_start_gcs(&box);
     call();
-    file_of_redis(&box, &before);
+    await_synced(gcs);
+    file_of_redis(&box, before_out);
     assert_int_equal(mob_gcs_log_open(gcs, incarnation, 0, &events, &log), MOB_OK);
     for (uint64_t i = 0; i < BLOCKS; i++) {
         struct gcs_block_spec spec = gcs_block_nth(incarnation, i, 1);
         assert_int_equal(mob_gcs_log_append(log, gcs_block_new(&spec)), MOB_OK);
     }
-    for (int64_t deadline = mob_now() + DEADLINE_NS; owner->released < BLOCKS; gcs_box_step(gcs, 10))
+    return gcs;
+}
+
+static void await_count(struct mob_gcs *gcs, const uint64_t *count)
+{
+    for (int64_t deadline = mob_now() + DEADLINE_NS; *count < BLOCKS; gcs_box_step(gcs, 10))
         assert_true(mob_now() < deadline);
-    kill_both();
-    const char *path = file_of_redis(&box, &after);
-    assert_true(after > before);
-    assert_int_equal(truncate(path, before), 0);
+}
+
+/* All of them are durable, so it keeps none; and the disk has none of them. */
+static struct mob_gcs *one_whose_blocks_are_lost(struct owner *owner)
+{
+    off_t before;
+    struct mob_gcs *gcs = one_with_blocks(owner, &before);
+    await_count(gcs, &owner->released);
+    lose_behind(before);
     return gcs;
 }
 
@@ -386,6 +412,52 @@ static void a_log_that_has_ended_is_not_waited_for(void **state)
     gcs_box_fini(&box);
 }
 
+static uint64_t drop_job(struct mob_gcs *gcs)
+{
+    struct mob_gcs_sync sync = {0};
+    struct mob_gcs_result *result = NULL;
+    struct gcs_block_spec first = gcs_block_nth(1, 0, 1);
+    assert_int_equal(
+        mob_gcs_job_drop(gcs, gcs_block_job(first.job), false, INT64_MAX, mob_gcs_sync_done, &sync), MOB_OK);
+    assert_int_equal(mob_gcs_sync_wait(gcs, &sync, mob_now() + DEADLINE_NS, &result), MOB_OK);
+    uint64_t number = mob_gcs_result_answer(result)->number;
+    mob_gcs_result_destroy(result);
+    return number;
+}
+
+/* Blocks and the drop of their job, all answered and none on the disk: they come back in the same start, and
+ * the drop is for these blocks. False: they were on the disk already, so there was nothing to come back. */
+static bool drops_what_comes_back(void)
+{
+    struct owner owner = {0};
+    off_t before;
+    begin("200", NULL, NULL);
+    struct mob_gcs *gcs = one_with_blocks(&owner, &before);
+    await_count(gcs, &owner.acked);
+    assert_int_equal(drop_job(gcs), BLOCKS);
+    lose_behind(before);
+    bool kept = owner.released == 0;
+    gcs_box_spawn_redis(&box);
+    gcs_box_spawn_gcs(&box);
+    for (int64_t deadline = mob_now() + DEADLINE_NS; logged("collected") == 0; gcs_box_step(gcs, 10))
+        assert_true(mob_now() < deadline);
+    struct mob_gcs_stats stats = gcs_box_stats(gcs);
+    if (kept && stats.blocks != 0)
+        fail_msg("%llu blocks of a job that was dropped", (unsigned long long)stats.blocks);
+    mob_gcs_destroy(gcs);
+    gcs_box_fini(&box);
+    return kept;
+}
+
+static void a_drop_that_comes_back_takes_the_blocks_that_do(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20; round++)
+        if (drops_what_comes_back())
+            return;
+    fail_msg("each time the disk was faster");
+}
+
 /* As a client does that takes the member for the tail of the chain of before, and dies. What it was answered
  * may be missing all the same. */
 static void one_that_only_listened_and_went_is_named(void **state)
@@ -400,7 +472,9 @@ static void one_that_only_listened_and_went_is_named(void **state)
     gcs_box_spawn_redis(&box);
     gcs_box_spawn_gcs(&box);
     await_logged("collecting", 1);
-    assert_int_equal(raw_reader_open(box.socket, &raw), MOB_OK);
+    for (int64_t deadline = mob_now() + DEADLINE_NS; raw_reader_open(box.socket, &raw) != MOB_OK;
+         poll(NULL, 0, 5))
+        assert_true(mob_now() < deadline); /* it says so before it listens */
     assert_int_equal(raw_reader_listen(raw, FIRST_CLIENT), MOB_OK);
     raw_reader_close(raw);
     await_logged("collected", 1);
@@ -460,6 +534,7 @@ int main(void)
         cmocka_unit_test(a_chain_gives_one_that_is_in_no_table_its_time),
         cmocka_unit_test(one_that_comes_too_late_is_named),
         cmocka_unit_test(a_log_that_has_ended_is_not_waited_for),
+        cmocka_unit_test(a_drop_that_comes_back_takes_the_blocks_that_do),
         cmocka_unit_test(one_that_only_listened_and_went_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

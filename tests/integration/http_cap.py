@@ -121,8 +121,8 @@ class Memory(threading.Thread):
 class Parents:
     """Roots that wait for one which waits for a file: none has finished. Each is as large as a page of text, and submits children."""
 
-    def __init__(self, c, seed):
-        self.c, self.rng, self.sums, self.refused = c, random.Random(seed), {}, []
+    def __init__(self, c, seed, function="late.laden", children=(0, 3)):
+        self.c, self.rng, self.sums, self.refused, self.function, self.children = c, random.Random(seed), {}, [], function, children
         self.gate = f"{c.directory}/gate-{seed}"
         self.job = None
         c.until("room for the job", lambda: self.has_a_job(c, f"parents-{seed}"), 90)
@@ -144,9 +144,9 @@ class Parents:
 
     def batch(self):
         """False: the cap is met, and Retry-After says when to come again."""
-        counts = [self.rng.randint(0, 3) for _ in range(100)]
+        counts = [self.rng.randint(*self.children) for _ in range(100)]
         rows = [[{"$ref": self.awaited}, n, self.rng.randbytes(1000).hex()] for n in counts]
-        status, headers, data = self.c.call("POST", V1 + "/tasks:batch", {"function": "late.laden", "rows": rows, "job": self.job})
+        status, headers, data = self.c.call("POST", V1 + "/tasks:batch", {"function": self.function, "rows": rows, "job": self.job})
         answer = json.loads(data)
         items = answer["items"] if status == 202 else []
         codes = {item["error"]["code"] for item in items if "error" in item} | ({answer["code"]} if status != 202 else set())
@@ -155,10 +155,13 @@ class Parents:
         self.refused += [status] * ("gcs-full" in codes)
         return status == 202
 
-    def finish(self, what):
-        """All do, each once, and so do their children."""
+    def begin_all(self):
         with open(self.gate, "w", encoding="ascii"):
             pass
+
+    def finish(self, what):
+        """All do, each once, and so do their children."""
+        self.begin_all()
         ends, position, deadline = {}, self.begin, time.monotonic() + 150
         wanted = len(self.sums) + sum(n for _, n in self.sums.values())
         while sum(ends.values()) < wanted and time.monotonic() < deadline:
@@ -170,7 +173,9 @@ class Parents:
                     key = (event["subject"], event["type"])
                     ends[key] = ends.get(key, 0) + 1
         once = set(ends.values()) == {1} and all((task, "task.finished") in ends for task in self.sums)
-        check(once and len(ends) == wanted, f"all finish, each once: {what}", len(ends), wanted, [key for key in ends if ends[key] != 1 or key[1] != "task.finished"][:3])
+        wrong = [key for key in ends if ends[key] != 1 or key[1] != "task.finished"]
+        why = [] if once else [self.c.json("GET", f"{V1}/tasks/{task}").get("error") for task, _ in wrong[:3]]
+        check(once and len(ends) == wanted, f"all finish, each once: {what}", len(ends), wanted, len(wrong), wrong[:3], why)
         for task in self.rng.sample(sorted(self.sums), 10):
             name, n = self.sums[task]
             check(self.c.value(name).get("value") == n * (n - 1) // 2, "the sum of its children", what, task)

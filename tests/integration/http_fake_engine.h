@@ -21,7 +21,7 @@
 #include "server/gateway.h"
 
 #define FAKE_OBJECTS_MAX 4096
-#define FAKE_HOLD_S 4
+#define FAKE_HOLD_S 3
 
 struct fake_object {
     struct mob_object_id id;

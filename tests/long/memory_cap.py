@@ -13,83 +13,9 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
-from lib_http_cluster import BIN, check, ids_of, main, signal_postgres, sql  # pylint: disable=wrong-import-position
-
-V1 = "/api/v1"
-ALL = "MOBULA_TEST_ALL" in os.environ  # twice the memory, and three times as long under load
-SOFT, HARD = ("24MiB", "36MiB") if ALL else ("12MiB", "18MiB")
-
-
-def status(c):
-    done = subprocess.run([BIN + "/mobula", "gcs", "status", "-o", "json", "--dir", c.directory], capture_output=True, text=True, timeout=60)
-    return json.loads(done.stdout)
-
-
-def figures(c):
-    return status(c)["member"]
-
-
-def fill(c, seconds, stop_at_full, name="filler"):
-    """Roots with arguments of 1400 characters until one is refused; of each that was taken, by its id, what it returns and its argument; and the refusals."""
-    taken, refused, deadline = {}, [], time.monotonic() + seconds
-    connection = c.connect()
-    body = {"function": "probe.echo_utf8", "options": {"name": name}}
-    while time.monotonic() < deadline:
-        body["rows"] = [[os.urandom(700).hex()] for _ in range(200)]
-        status, headers, data = c.call("POST", V1 + "/tasks:batch", body, connection=connection)
-        if status == 202:
-            taken.update((item["id"], (item["returns"][0], row[0])) for item, row in zip(json.loads(data)["items"], body["rows"]) if "error" not in item)
-            continue
-        refused.append((status, headers.get("retry-after"), json.loads(data).get("code")))
-        if stop_at_full:
-            break
-        time.sleep(float(headers.get("retry-after", 1)) / 4)
-    connection.close()
-    return taken, refused
-
-
-def run_parents(c, parents, results, taken):
-    """Roots, each a time to sleep in ms and a number of children, which come again when they are refused; `taken` tells of each
-    that is in, `results` by its arguments what came of it."""
-    def one(ms, children):
-        body = {"function": "late.parent", "arguments": [ms, children]}
-        deadline = time.monotonic() + 60
-        status, _, answer = c.call("POST", V1 + "/tasks", body)
-        while status == 429 and time.monotonic() < deadline:
-            time.sleep(0.2)
-            status, _, answer = c.call("POST", V1 + "/tasks", body)
-        check(status == 202, "a parent is taken", status, answer)
-        task = json.loads(answer)
-        taken.append(task["id"])
-        results.append((ms, children, c.value(task["returns"][0], 60).get("value")))
-    threads = [threading.Thread(target=one, args=parent) for parent in parents]
-    for thread in threads:
-        thread.start()
-    return threads
-
-
-def sums(parents):
-    """What they return: the sum of what their children do, which is their number."""
-    return sorted((ms, children, children * (children - 1) // 2) for ms, children in parents)
-
-
-def test_roots_are_refused_and_what_runs_finishes(c):
-    c.deploy("late")
-    c.deploy("probe")
-    c.until("the flusher", lambda: os.path.exists(c.directory + "/flush.ready"), 60)
-    signal_postgres(c, signal.SIGSTOP)  # from here on nothing leaves memory
-    try:
-        def full():  # what is not on disk yet counts twice, so there may be room again a moment later
-            _, refused = fill(c, 60, True)
-            check(refused and refused[0][0] == 429 and refused[0][1] and refused[0][2] == "gcs-full", "a root is refused", refused)
-            time.sleep(1.5)
-            status, headers, _ = c.call("POST", V1 + "/tasks", {"function": "late.one", "arguments": [1]})
-            return status == 429 and int(headers["retry-after"]) >= 1
-        c.until("the cap is reached, and stays", full, 90)
-        check(c.json("GET", V1 + "/tasks?limit=5", expect=200)["items"], "reads go on")
-    finally:
-        signal_postgres(c, signal.SIGCONT)
-    c.until("there is room again", lambda: c.call("POST", V1 + "/tasks", {"function": "late.one", "arguments": [1]})[0] == 202, 60)
+# pylint: disable=wrong-import-position,unused-import
+from http_cap import HARD, SOFT, Parents, figures, fill, status, test_roots_are_refused_and_what_runs_finishes  # noqa: E402,F401
+from lib_http_cluster import BIN, check, ids_of, main, signal_postgres, sql  # noqa: E402
 
 
 def metrics(c):
@@ -143,67 +69,6 @@ class Memory(threading.Thread):
         self.join()
         check(self.looks >= 3, "memory was looked at", self.looks)
         return self
-
-
-class Parents:
-    """Roots that wait for one which waits for a file: none has finished. Each is as large as a page of text, and submits children."""
-
-    def __init__(self, c, seed, function="late.laden", children=(0, 3)):
-        self.c, self.rng, self.sums, self.refused, self.function, self.children = c, random.Random(seed), {}, [], function, children
-        self.gate = f"{c.directory}/gate-{seed}"
-        self.job = None
-        c.until("room for the job", lambda: self.has_a_job(c, f"parents-{seed}"), 90)
-        self.begin = c.json("GET", V1 + "/events", expect=200)["position"]
-        c.until("room", lambda: self.wait_for_the_file(c), 60)
-
-    def has_a_job(self, c, name):
-        """Workers that waited for children hold nearly all places of the segment until they have been idle for a minute."""
-        status, headers, data = c.call("POST", V1 + "/jobs", {"name": name})
-        answer = json.loads(data)
-        check(status == 201 or (status == 503 and answer["code"] == "store-full" and headers.get("retry-after")), "a job, or later", status, answer)
-        self.job = answer.get("id")
-        return self.job
-
-    def wait_for_the_file(self, c):
-        status, _, body = c.call("POST", V1 + "/tasks", {"function": "late.gate", "arguments": [self.gate]})
-        self.awaited = json.loads(body)["returns"][0] if status == 202 else None
-        return self.awaited
-
-    def batch(self):
-        """False: the cap is met, and Retry-After says when to come again."""
-        counts = [self.rng.randint(*self.children) for _ in range(100)]
-        rows = [[{"$ref": self.awaited}, n, self.rng.randbytes(1000).hex()] for n in counts]
-        status, headers, data = self.c.call("POST", V1 + "/tasks:batch", {"function": self.function, "rows": rows, "job": self.job})
-        answer = json.loads(data)
-        items = answer["items"] if status == 202 else []
-        codes = {item["error"]["code"] for item in items if "error" in item} | ({answer["code"]} if status != 202 else set())
-        check(status in (202, 429) and codes <= {"gcs-full", "queue-full"} and (status == 202 or int(headers.get("retry-after", 0)) >= 1), "only full", status, answer)
-        self.sums.update((item["id"], (item["returns"][0], n)) for item, n in zip(items, counts) if "error" not in item)
-        self.refused += [status] * ("gcs-full" in codes)
-        return status == 202
-
-    def begin_all(self):
-        with open(self.gate, "w", encoding="ascii"):
-            pass
-
-    def finish(self, what):
-        """All do, each once, and so do their children."""
-        self.begin_all()
-        ends, position, deadline = {}, self.begin, time.monotonic() + 150
-        wanted = len(self.sums) + sum(n for _, n in self.sums.values())
-        while sum(ends.values()) < wanted and time.monotonic() < deadline:
-            page = self.c.json("GET", f"{V1}/events?after={position}&limit=1000&wait=5&job={self.job}", expect=200)
-            check(not page.get("gap"), "no gap", what)
-            position = page["position"]
-            for event in page["events"]:
-                if event["type"] in ("task.finished", "task.failed", "task.cancelled"):
-                    key = (event["subject"], event["type"])
-                    ends[key] = ends.get(key, 0) + 1
-        once = set(ends.values()) == {1} and all((task, "task.finished") in ends for task in self.sums)
-        check(once and len(ends) == wanted, f"all finish, each once: {what}", len(ends), wanted, [key for key in ends if ends[key] != 1 or key[1] != "task.finished"][:3])
-        for task in self.rng.sample(sorted(self.sums), 10):
-            name, n = self.sums[task]
-            check(self.c.value(name).get("value") == n * (n - 1) // 2, "the sum of its children", what, task)
 
 
 # Blocks are refused above the hard cap, by what was measured last, at most 50 ms before, and two and a half times each block since. Beside
@@ -351,21 +216,8 @@ def test_slow_postgres_holds_roots_back(c):
     check(verify.returncode == 0, "verify", verify.stdout)
 
 
-def test_with_flushing_all_goes_through(c):
-    results = []
-    c.until("room", lambda: c.call("POST", V1 + "/tasks", {"function": "late.one", "arguments": [1]})[0] == 202, 60)
-    parents = [(3000, 300)] * 4
-    threads = run_parents(c, parents, results, [])
-    before = figures(c)["applied"]
-    taken, refused = fill(c, 15 if ALL else 5, False)
-    for thread in threads:
-        thread.join(70)
-    check(sorted(results) == sums(parents), "nested tasks", results)
-    check({r[0] for r in refused} <= {429} and all(r[1] for r in refused), "only 429, with a time", refused[:5])
-    check(taken and figures(c)["applied"] > before, "roots are taken", len(taken))
-    verify = subprocess.run([BIN + "/mobula", "gcs", "verify", "--dir", c.directory], capture_output=True, text=True, timeout=120)
-    check(verify.returncode == 0, "verify", verify.stdout)
-
+# Behind the others, as it fills memory once more.
+from http_cap import test_with_flushing_all_goes_through  # noqa: E402,F401
 
 if __name__ == "__main__":
     if not shutil.which("psql"):
