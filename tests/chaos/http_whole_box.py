@@ -1,15 +1,17 @@
 """Everything is killed in one moment, PostgreSQL too, and starts again with its wall clock an hour off, both ways.   ctest: timeout=300 long
 
 A run has three lives: the clock is right, then an hour off (later or earlier, by seed), then right again, so each way is met in each
-run. Every process of the box takes the clock from MOBULA_TEST_WALL_OFFSET_S. What had finished reads as before, by id, in lists and by
+run. Every process of the box takes the clock from MOBULA_TEST_WALL_OFFSET_S, Redis and PostgreSQL by tests/preload/wall_shift.c. What had finished reads as before, by id, in lists and by
 time; what had not finishes once; an actor goes on from its state. Odd seeds have a chain of two, even ones a chain of one.
 Where the system lets it, the first life has a monotonic clock of its own, as of a machine that ran for long: the next life is that of a
 machine that has begun anew. MOBULA_CHAOS_SEEDS=N makes N runs (2; with sanitizers 1), MOBULA_CHAOS_SEED=S begins with S (1).
 """
+import glob
 import http.client
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -18,7 +20,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
-from lib_http_cluster import BIN, Cluster, check, failures, ref  # pylint: disable=wrong-import-position
+from lib_http_cluster import BIN, Cluster, check, failures, ref, sql  # pylint: disable=wrong-import-position
 from http_dag_kill import mix, nest  # pylint: disable=wrong-import-position
 
 V1 = "/api/v1"
@@ -80,11 +82,35 @@ def kill_everything(c, draw):
     c.until("all are gone", lambda: not [pid for pid, (_, runs) in parents().items() if runs and pid in pids])
 
 
-def start(c, clock_s):
+def set_clock(clock_s):
+    """Of what is started from here on."""
     os.environ["MOBULA_TEST_WALL_OFFSET_S"] = str(clock_s)
+    os.environ["LD_PRELOAD"] = os.path.abspath(BIN + "/../tests/wall_shift.so")
+    sanitized = os.environ.get("ASAN_OPTIONS", "").split(":")  # its runtime wants to be the first library
+    os.environ["ASAN_OPTIONS"] = ":".join([word for word in sanitized if word] + ["verify_asan_link_order=0"] * ("verify_asan_link_order=0" not in sanitized))
+
+
+def start(c, clock_s):
+    set_clock(clock_s)
     c.under = ()
     c.up()
     c.until("ready", lambda: ready(c))
+    check_clocks(c)
+
+
+def redis_time(path):
+    """Of the last line of its log: it takes commands of members only."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        said = re.findall(r"(\d+ \w+ \d{4} \d\d:\d\d:\d\d)\.\d+ [*#]", file.read())
+    return int(time.mktime(time.strptime(said[-1], "%d %b %Y %H:%M:%S")))
+
+
+def check_clocks(c):
+    """Of the processes that are not ours."""
+    c.until("PostgreSQL", lambda: os.path.exists(c.directory + "/pg/.s.PGSQL.1"))
+    redis = [redis_time(path) for path in glob.glob(c.directory + "/logs/redis*.log")]
+    others = [*redis, int(sql(c, "SELECT extract(epoch FROM clock_timestamp())::bigint"))]
+    check(len(redis) >= 1 and all(abs(other - now_us() // 1000000) < 300 for other in others), "their clocks are the box's", others, now_us())
 
 
 def ready(c):
@@ -407,7 +433,7 @@ def finished_record(c, task):
 def one(seed):
     draw, begin = random.Random(seed), time.monotonic()
     replicas, ahead = 1 + seed % 2, HOUR_S if seed // 2 % 2 == 0 else -HOUR_S
-    os.environ["MOBULA_TEST_WALL_OFFSET_S"] = "0"
+    set_clock(0)
     options = ["--postgres", "on", "--gcs-replicas", str(replicas), "--retention-s", f"{RETENTION_S}s", "--flush-delay-ms", "100", "--flush-maintain-ms", "300",
                "--flush-hot-percent", draw.choice(["0", "50"])]
     c = Box(*options)
