@@ -134,11 +134,7 @@ def parents_without_postgres(c, seed):
     signal_postgres(c, signal.SIGSTOP)
     try:
         memory.start()
-        deadline = time.monotonic() + 60
-        while len(parents.refused) < 3 and time.monotonic() < deadline:
-            if not parents.batch():
-                time.sleep(0.2)
-        check(len(parents.refused) >= 3 and len(parents.sums) > 500, "the soft cap is met, and stays", len(parents.refused), len(parents.sums))
+        parents.until_full()
         parents.finish("without PostgreSQL")
         below_the_hard_cap(c, memory.end(), "without PostgreSQL")
     finally:
