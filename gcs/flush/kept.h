@@ -19,8 +19,8 @@
 #include "gcs/client/client.h"
 #include "gcs/flush/database.h"
 
-/* A group of 256 tasks of which something is needed: an actor's creation, its edges, calls of it, or what
- * these were given. */
+/* A group of 256 tasks of which something is needed: an actor's creation, its edges, calls of it, what
+ * these were given, or what they submitted. */
 struct kept_need {
     struct mob_stream stream;
     uint32_t group;

@@ -9,6 +9,7 @@
 #include "gcs/client/client_sync.h"
 
 #define ANSWER_NS (20 * MOB_SEC)
+#define GENERATIONS_MAX 16u /* of one task, whose children are kept */
 
 /* Ids of one kind. Those of tasks are the beginnings of those of their objects. */
 struct ids {
@@ -28,6 +29,8 @@ struct kept_refs {
     struct ids objects, objects_done;
     struct ids actors, actors_done;
     struct ids found; /* objects, for the next step */
+    struct ids children,
+        asked; /* groups of children, each by its first id: that are there, and that are looked for */
     struct object_state *states; /* of `objects` */
     enum mob_status status; /* of what entries led to */
 };
@@ -118,6 +121,7 @@ struct kept_refs *kept_refs_create(struct mob_gcs *gcs)
     refs->decoder = mob_block_decoder_create();
     refs->tasks.size = refs->tasks_done.size = sizeof(struct mob_task_id);
     refs->objects.size = refs->objects_done.size = refs->found.size = sizeof(struct mob_object_id);
+    refs->children.size = refs->asked.size = sizeof(struct mob_task_id);
     refs->actors.size = refs->actors_done.size = sizeof(struct mob_actor_id);
     if (refs->decoder != NULL)
         return refs;
@@ -137,6 +141,8 @@ void kept_refs_destroy(struct kept_refs *refs)
     free(refs->actors.rows);
     free(refs->actors_done.rows);
     free(refs->found.rows);
+    free(refs->children.rows);
+    free(refs->asked.rows);
     free(refs);
 }
 
@@ -252,7 +258,7 @@ static enum mob_status read_groups(struct kept_refs *refs, struct groups *groups
     return status;
 }
 
-/* ---- from tasks to what they were given ---- */
+/* ---- from tasks to what they need ---- */
 
 static void find_object(struct kept_refs *refs, struct mob_object_id id)
 {
@@ -260,11 +266,59 @@ static void find_object(struct kept_refs *refs, struct mob_object_id id)
         refs->status = ids_add(&refs->found, &id);
 }
 
+/* ---- their children, which a run that repeats them finds in the log, and does not run again ---- */
+
+static enum mob_status add_children(struct kept_refs *refs, struct mob_task_id task, uint32_t generation)
+{
+    struct mob_task_id first = {mob_stream_of_children(task, generation, 0), 0};
+    return ids_add(&refs->children, &first);
+}
+
+static void on_child(struct kept_refs *refs, const struct mob_entry *entry)
+{
+    struct mob_task_id first = entry->spec.head.task;
+    if (entry->type != MOB_ENTRY_SPEC || refs->status != MOB_OK)
+        return;
+    first.index &= ~((1u << MOB_GROUP_SHIFT) - 1);
+    if (ids_have(&refs->asked, &first))
+        refs->status = ids_add(&refs->children, &first);
+}
+
+/* How many they are nobody says, so behind each group that is there the next one is looked for. The first is
+ * needed unseen: mostly there is none, and no row of it. */
+static enum mob_status need_children(struct kept_refs *refs, struct kept_needs *needs)
+{
+    enum mob_status status = MOB_OK;
+    while (status == MOB_OK && refs->children.count > 0) {
+        struct groups groups = {0};
+        ids_sort(&refs->children);
+        refs->asked.count = 0;
+        for (size_t i = 0; i < refs->children.count && status == MOB_OK; i++) {
+            struct mob_task_id first;
+            memcpy(&first, ids_at(&refs->children, i), sizeof first);
+            status = kept_need_group(needs, first);
+            first.index += 1u << MOB_GROUP_SHIFT;
+            if (status == MOB_OK)
+                status = add_group(&groups, first);
+            if (status == MOB_OK)
+                status = ids_add(&refs->asked, &first);
+        }
+        ids_sort(&refs->asked);
+        refs->children.count = 0;
+        if (status == MOB_OK)
+            status = read_groups(refs, &groups, on_child);
+        free(groups.rows);
+    }
+    return status;
+}
+
+/* ---- what they were given ---- */
+
 static void on_spec(struct kept_refs *refs, const struct mob_entry *entry)
 {
     struct mob_task_id task = entry->spec.head.task;
     struct mob_arg_view arg;
-    if (entry->type != MOB_ENTRY_SPEC || !ids_have(&refs->tasks, &task))
+    if (!ids_have(&refs->tasks, &task))
         return;
     struct mob_tail_iter it = mob_spec_args(entry->spec.tail);
     while (mob_tail_next_arg(&it, &arg))
@@ -275,20 +329,39 @@ static void on_spec(struct kept_refs *refs, const struct mob_entry *entry)
         find_object(refs, mob_object_of(task, MOB_SLOT_ARG_PAGE | page));
 }
 
-static enum mob_status open_tasks(struct kept_refs *refs)
+/* Of each generation: one that failed, and was tried again, has children of its own. */
+static void on_end(struct kept_refs *refs, const struct mob_completion_head *head)
+{
+    uint32_t last = head->generation < GENERATIONS_MAX ? head->generation : GENERATIONS_MAX;
+    for (uint32_t i = 1; i <= last && ids_have(&refs->tasks, &head->task) && refs->status == MOB_OK; i++)
+        refs->status = add_children(refs, head->task, i);
+}
+
+static void on_task(struct kept_refs *refs, const struct mob_entry *entry)
+{
+    if (entry->type == MOB_ENTRY_SPEC)
+        on_spec(refs, entry);
+    else if (entry->type == MOB_ENTRY_COMPLETION)
+        on_end(refs, &entry->completion.head);
+}
+
+static enum mob_status open_tasks(struct kept_refs *refs, struct kept_needs *needs)
 {
     struct groups groups = {0};
     enum mob_status status = ids_new(&refs->tasks, &refs->tasks_done);
+    refs->children.count = 0;
     for (size_t i = 0; i < refs->tasks.count && status == MOB_OK; i++) {
         struct mob_task_id task;
         memcpy(&task, ids_at(&refs->tasks, i), sizeof task);
         status = add_group(&groups, task);
+        if (status == MOB_OK)
+            status = add_children(refs, task, 0);
     }
     if (status == MOB_OK)
-        status = read_groups(refs, &groups, on_spec);
+        status = read_groups(refs, &groups, on_task);
     free(groups.rows);
     refs->tasks.count = 0;
-    return status;
+    return status == MOB_OK ? need_children(refs, needs) : status;
 }
 
 /* ---- from objects to the tasks that would make them again ---- */
@@ -448,7 +521,7 @@ enum mob_status kept_refs_follow(struct kept_refs *refs, struct kept_needs *need
             refs->tasks.count = refs->found.count = 0;
             break;
         }
-        status = open_tasks(refs);
+        status = open_tasks(refs, needs);
         if (status == MOB_OK)
             status = open_objects(refs, needs);
     }

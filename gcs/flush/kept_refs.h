@@ -1,7 +1,8 @@
-/* What arguments of calls refer to, whose groups are kept with those of the calls (kept.h): of a result whose
- * bytes are in its completion, and of a put, that is its own group. A result that stood in the store is made
- * again by its task, or by its actor's calls, so what these were given is needed as well, and so on,
- * KEPT_REFS_DEPTH_MAX tasks deep.
+/* What calls that are repeated need beside themselves (kept.h): the groups of their children, which are found
+ * there and do not run again, and what their arguments refer to: of a result whose bytes are in its
+ * completion, and of a put, that is its own group. A result that stood in the store is made again by its
+ * task, or by its actor's calls, so what these need is needed as well, and so on, KEPT_REFS_DEPTH_MAX tasks
+ * deep.
  *
  *   for each call: kept_refs_add(refs, call);
  *   kept_refs_follow(refs, &needs);      // and again, when calls of actors that it gives have been added

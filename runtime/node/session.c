@@ -16,8 +16,9 @@
 #include "runtime/node/loop_tag.h"
 #include "runtime/node/notices.h"
 #include "runtime/node/task.h"
+#include "runtime/node/workers.h"
 
-enum { LISTEN_BACKLOG = 128 };
+enum { LISTEN_BACKLOG = 128, REAPED_FOR_A_CLIENT = 8 };
 
 enum mob_status node_listen(struct node *node)
 {
@@ -193,8 +194,10 @@ static void welcome_client(struct node *node, int fd, const struct mob_session_h
                                          : "too many jobs");
         return;
     }
-    status = mob_store_client_open(node->store, &options, &slot);
-    if (status != MOB_OK) {
+    status = node_rings_open(node, &options, &slot);
+    if (status != MOB_OK) { /* workers that have waited have their rings for a while: when it comes again,
+                               some have gone */
+        mob_sched_reap_now(node->sched, REAPED_FOR_A_CLIENT);
         refuse(node, fd, status, "no room for another client in the segment");
         return;
     }

@@ -74,7 +74,7 @@ void node_workers_free(struct node *node)
     node->worker_capacity = 0;
 }
 
-static enum mob_status open_rings(
+enum mob_status node_rings_open(
     struct node *node, const struct mob_client_options *options, uint32_t *slot_out)
 {
     enum mob_status status = mob_store_client_open(node->store, options, slot_out);
@@ -93,7 +93,7 @@ static enum mob_status spawn_one(struct node *node)
     uint32_t number = free_number(node), slot;
     if (number == NODE_NOBODY)
         return MOB_QUEUE_FULL;
-    enum mob_status status = open_rings(node, &options, &slot);
+    enum mob_status status = node_rings_open(node, &options, &slot);
     if (status != MOB_OK)
         return status;
     struct node_worker *worker = calloc(1, sizeof *worker);

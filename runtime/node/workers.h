@@ -7,6 +7,9 @@
 
 /* Asks the zygote for so many; returns at once. The scheduler hears of those that cannot be started. */
 void node_worker_spawn(struct node *node, uint32_t count);
+/* Rings of a client, evicting objects for them. MOB_STORE_FULL: no room; MOB_QUEUE_FULL: no slot. */
+MOB_MUST_USE enum mob_status node_rings_open(
+    struct node *node, const struct mob_client_options *options, uint32_t *slot_out);
 /* What the pool has to say: processes that started, and that ended. */
 void node_pool_step(struct node *node);
 /* Tells an idle one to end; one that does not read its ring is killed. */

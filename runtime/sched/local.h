@@ -346,6 +346,9 @@ bool mob_sched_buried(const struct mob_sched *s, const struct mob_sched_task *ta
  * MOB_INVALID. */
 MOB_MUST_USE enum mob_status mob_sched_worker_added(
     struct mob_sched *s, uint16_t worker, uint8_t runtime, int64_t now);
+/* Room is wanted: so many workers that are idle, above idle_keep, end as soon as there are any, and not only
+ * when reap_after_ns is over. Takes the place of what an earlier call left. */
+void mob_sched_reap_now(struct mob_sched *s, uint32_t count);
 /* `count` asked for by SPAWN will not come. It asks again after the back-off. */
 void mob_sched_spawn_failed(struct mob_sched *s, uint8_t runtime, uint32_t count, int64_t now);
 /* The process ended and its ring was drained. Its running task: RETRY or FAIL follows (MOB_WORKER_DIED, or

@@ -236,6 +236,7 @@ struct mob_sched {
     uint16_t untold, untold_tail, following, piled;
     int64_t piled_due; /* none of the list is to be asked before */
     uint32_t worker_count, blocked_count, actor_worker_count, leaving_count;
+    uint32_t reap_now; /* idle workers that end before their time */
     uint32_t creating_count; /* workers that make an actor now */
     uint32_t spawn_want[MOB_SCHED_RUNTIMES_MAX];
     uint64_t reserved; /* kinds kept for lanes that starve */

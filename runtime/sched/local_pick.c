@@ -368,8 +368,11 @@ static bool next_reap(struct mob_sched *s, int64_t now, struct mob_decision *d)
 {
     for (uint8_t i = 0; i < MOB_SCHED_RUNTIMES_MAX; i++) {
         struct sched_runtime *r = &s->runtimes[i];
-        if (r->idle <= s->options.idle_keep ||
-            now - worker_at(s, r->idle_tail)->since < s->options.reap_after_ns)
+        if (r->idle <= s->options.idle_keep)
+            continue;
+        if (s->reap_now > 0)
+            s->reap_now--;
+        else if (now - worker_at(s, r->idle_tail)->since < s->options.reap_after_ns)
             continue;
         d->kind = MOB_DECIDE_REAP;
         d->worker = r->idle_tail;
@@ -412,7 +415,8 @@ int64_t mob_sched_next_timer(const struct mob_sched *s)
     for (uint32_t i = 0; i < MOB_SCHED_RUNTIMES_MAX; i++) {
         const struct sched_runtime *r = &s->runtimes[i];
         if (r->idle > s->options.idle_keep) {
-            int64_t reap = worker_at(s, r->idle_tail)->since + s->options.reap_after_ns;
+            int64_t reap =
+                s->reap_now > 0 ? s->now : worker_at(s, r->idle_tail)->since + s->options.reap_after_ns;
             when = reap < when ? reap : when;
         }
         if (s->spawn_want[i] > r->starting && r->spawn_after < when && r->spawn_after > s->now)

@@ -432,6 +432,12 @@ enum mob_status mob_sched_worker_added(struct mob_sched *s, uint16_t worker, uin
     return MOB_OK;
 }
 
+void mob_sched_reap_now(struct mob_sched *s, uint32_t count)
+{
+    s->reap_now = count;
+    s->dirty = true;
+}
+
 void mob_sched_spawn_failed(struct mob_sched *s, uint8_t runtime, uint32_t count, int64_t now)
 {
     MOB_ASSERT(runtime < MOB_SCHED_RUNTIMES_MAX);

@@ -107,7 +107,7 @@ def redis_time(path):
 
 def check_clocks(c):
     """Of the processes that are not ours."""
-    c.until("PostgreSQL", lambda: os.path.exists(c.directory + "/pg/.s.PGSQL.1"))
+    c.until("PostgreSQL", lambda: subprocess.run(["pg_isready", "-q", "-h", c.directory + "/pg", "-p", "1"], check=False).returncode == 0)
     redis = [redis_time(path) for path in glob.glob(c.directory + "/logs/redis*.log")]
     others = [*redis, int(sql(c, "SELECT extract(epoch FROM clock_timestamp())::bigint"))]
     check(len(redis) >= 1 and all(abs(other - now_us() // 1000000) < 300 for other in others), "their clocks are the box's", others, now_us())

@@ -118,6 +118,10 @@ class Memory(threading.Thread):
         return self.most
 
 
+def is_durable(f):
+    return f["durable"] == f["applied"]
+
+
 class Parents:
     """Roots that wait for one which waits for a file: none has finished. Each is as large as a page of text, and submits children."""
 
@@ -156,14 +160,14 @@ class Parents:
         return status == 202
 
     def until_full(self):
-        """Until three in a row are refused: what is not on disk yet counts twice, so behind one refusal there may be room a moment later."""
+        """Until three in a row are refused while all is on the disk: what is not counts twice."""
         deadline, row = time.monotonic() + 60, 0
         while row < 3 and time.monotonic() < deadline:
             refused = len(self.refused)
             taken = self.batch()
             row = row + 1 if len(self.refused) > refused else 0
             if not taken:
-                time.sleep(0.5)
+                self.c.until("all is on the disk", lambda: is_durable(figures(self.c)), 60)
         check(row == 3 and len(self.sums) > 500, "the soft cap is met, and stays", row, len(self.refused), len(self.sums))
 
     def begin_all(self):

@@ -157,6 +157,29 @@ def test_actors_keep_what_their_calls_were_given(c):
     c.until("nothing is kept for the dead", lambda: sql(c, KEPT) == "0", 60)
 
 
+def asks(c, actor, path, n):
+    return c.json("POST", f"{V1}/actors/{actor}/methods/asks", {"arguments": [path, n]}, {"Prefer": "wait=30"}).get("result")
+
+
+def test_what_calls_submitted_does_not_run_again(c):
+    """300 children of a call, in two groups, and one of another; they leave marks."""
+    postgres_is_up(c)
+    for module in ("arith", "holder"):
+        c.deploy(module)
+    marks, job = c.directory + "/marks", job_of(c, "asker")
+    actor = keeper(c, job=job)
+    check([asks(c, actor, marks, n) for n in (300, 1)] == [300, 301], "calls with children")
+    check(c.call("DELETE", f"{V1}/jobs/{job}")[0] == 202, "the job ends")
+    for again in range(2):
+        flushed(c)
+        age(c)
+        kill_node(c)
+        check(asks(c, actor, marks, 0) == 301, "its state after the node's end", again)
+        check(os.path.getsize(marks) == 301, "each child ran once", again, os.path.getsize(marks))
+    check(c.call("DELETE", f"{V1}/actors/{actor}")[0] == 202, "its end")
+    c.until("nothing is kept for the dead", lambda: sql(c, KEPT) == "0", 60)
+
+
 def test_events_tell_of_days_that_are_gone(c):
     postgres_is_up(c)
     c.deploy("arith")

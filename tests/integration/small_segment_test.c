@@ -142,6 +142,23 @@ static void a_chain_too_deep_for_the_segment_is_a_typed_error_with_the_numbers(v
     assert_int_equal(result, 5);
 }
 
+/* The workers of the chain before this are idle, and have all the room, for a minute. */
+static void a_new_client_gets_the_room_of_idle_workers(void **state)
+{
+    (void)state;
+    struct mob_client *other = NULL;
+    int64_t begin = mob_now(), result;
+    while (mob_connect(NULL, &other) != MOB_OK)
+        if (mob_now() - begin > 20 * SECONDS)
+            fail_msg("no room for another client");
+    struct mob_future *future;
+    assert_int_equal(mob_submit(other, "probe.echo_i64", MOB_ARGS(mob_i64(7)), NULL, &future), MOB_OK);
+    assert_int_equal(mob_get_i64(future, 60 * SECONDS, &result), MOB_OK);
+    assert_int_equal(result, 7);
+    mob_release(future);
+    mob_disconnect(other);
+}
+
 /* 72 KiB of returns in one record, through a ring of 16; and a reply to a worker that is larger than its
  * ring. */
 static void records_larger_than_a_ring_pass(void **state)
@@ -221,6 +238,7 @@ int main(void)
         cmocka_unit_test(records_larger_than_a_ring_pass),
         cmocka_unit_test(a_chain_200_deep_fits),
         cmocka_unit_test(a_chain_too_deep_for_the_segment_is_a_typed_error_with_the_numbers),
+        cmocka_unit_test(a_new_client_gets_the_room_of_idle_workers),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

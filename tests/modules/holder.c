@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define HANDLES_MAX 512
 
@@ -214,14 +215,43 @@ static enum mob_status keeper_crash_once(struct mob_call *call)
     return mob_return_i64(call, *(int64_t *)mob_call_self(call));
 }
 
+/* Each run leaves a byte there. */
+static enum mob_status marks(struct mob_call *call)
+{
+    size_t length;
+    int fd = open(mob_arg_utf8(call, 0, &length), O_CREAT | O_APPEND | O_WRONLY | O_CLOEXEC, 0600);
+    bool written = fd >= 0 && write(fd, "x", 1) == 1;
+    if (fd >= 0)
+        close(fd);
+    return written ? mob_return_i64(call, 1) : mob_fail(call, "no mark");
+}
+
+/* Has `n` children leave their marks. */
+static enum mob_status keeper_asks(struct mob_call *call)
+{
+    size_t length;
+    const char *path = mob_arg_utf8(call, 0, &length);
+    const int64_t n = mob_arg_i64(call, 1);
+    struct mob_future *asked[HANDLES_MAX];
+    enum mob_status status = n > HANDLES_MAX ? MOB_INVALID : MOB_OK;
+    for (int64_t i = 0; i < n && status == MOB_OK; i++)
+        status = mob_submit(mob_call_client(call), "holder.marks", MOB_ARGS(mob_utf8(path)), NULL, &asked[i]);
+    if (status == MOB_OK)
+        status = take_ones(call, asked, n);
+    *(int64_t *)mob_call_self(call) += n;
+    return status == MOB_OK ? mob_return_i64(call, *(int64_t *)mob_call_self(call)) : status;
+}
+
 static const struct mob_method_entry keeper_methods[] = {
     MOB_METHOD("take", keeper_take, "bytes v, i64 n -> i64"),
     {.name = "makes", .main = makes, .signature = "i64 n, i64 size -> bytes", .flags = MOB_METHOD_READ_ONLY},
+    MOB_METHOD("asks", keeper_asks, "utf8 path, i64 n -> i64"),
     MOB_METHOD("crash_once", keeper_crash_once, "utf8 path -> i64"), {.name = NULL}};
 
 MOB_MODULE("holder", MOB_FUNCTION("keeps", keeps, "i64 count, i64 size -> i64"),
     MOB_FUNCTION("matches", matches, "bytes v, i64 n -> i64"),
     MOB_FUNCTION("makes", makes, "i64 n, i64 size -> bytes"),
+    MOB_FUNCTION("marks", marks, "utf8 path -> i64"),
     MOB_FUNCTION("passes", passes, "i64 count, i64 size, i64 window -> i64"),
     MOB_FUNCTION("reads", reads, "actor a, i64 count, i64 size -> i64"),
     MOB_FUNCTION("gives_id", gives_id, "i64 n, i64 size -> utf8"),

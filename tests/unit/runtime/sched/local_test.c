@@ -409,6 +409,28 @@ static void idle_workers_above_the_slots_are_reaped(void **state)
     fx_close(&fx);
 }
 
+static void idle_workers_end_at_once_when_room_is_wanted(void **state)
+{
+    (void)state;
+    struct fx fx;
+    fx_open_with(&fx, (struct mob_sched_options){.idle_keep = 1, .reap_after_ns = MOB_SEC});
+    for (uint16_t i = 0; i < 4; i++)
+        fx_worker(&fx, i);
+    assert_int_equal(fx_decide(&fx), 0);
+    mob_sched_reap_now(fx.s, 2);
+    assert_int_equal(mob_sched_next_timer(fx.s), fx.now);
+    assert_int_equal(fx_decide(&fx), 2);
+    for (uint16_t i = 0; i < 2; i++) {
+        assert_int_equal(fx.log[i].kind, MOB_DECIDE_REAP);
+        assert_int_equal(fx.log[i].worker, i);
+    }
+    assert_int_equal(mob_sched_next_timer(fx.s), fx.now + MOB_SEC);
+    mob_sched_reap_now(fx.s, 5); /* one stays for the next task */
+    assert_int_equal(fx_decide(&fx), 1);
+    assert_int_equal(mob_sched_next_timer(fx.s), MOB_FOREVER_NS);
+    fx_close(&fx);
+}
+
 static void queued_task_knows_what_is_ahead(void **state)
 {
     (void)state;
@@ -499,6 +521,7 @@ int main(void)
         cmocka_unit_test(big_demand_is_not_starved_by_small_ones),
         cmocka_unit_test(what_is_kept_for_a_big_demand_is_lent_in_between),
         cmocka_unit_test(idle_workers_above_the_slots_are_reaped),
+        cmocka_unit_test(idle_workers_end_at_once_when_room_is_wanted),
         cmocka_unit_test(queued_task_knows_what_is_ahead),
         cmocka_unit_test(only_with_a_global_scheduler_tasks_are_forwarded),
         cmocka_unit_test(closed_job_leaves_no_lanes_behind),
