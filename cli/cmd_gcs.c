@@ -93,22 +93,25 @@ static enum cli_exit each_shard(struct gcs_call *all, enum cli_exit (*tell)(stru
     return worst;
 }
 
+static bool is_known(const struct cli_call *call)
+{
+    const char *what = call->arguments[0];
+    bool dumps = strcmp(what, "dump") == 0;
+    if (!dumps && strcmp(what, "status") != 0 && strcmp(what, "verify") != 0)
+        cli_say("mobula gcs knows status, verify and dump, and not %s", what);
+    else if (dumps != (call->count == 2))
+        cli_say("usage: mobula gcs status | verify | dump TASK|OBJECT|ACTOR");
+    else
+        return true;
+    return false;
+}
+
 static enum cli_exit run(struct gcs_call *g)
 {
     const char *what = g->call->arguments[0];
-    bool dumps = strcmp(what, "dump") == 0;
-    if (dumps != (g->call->count == 2)) {
-        cli_say("usage: mobula gcs status | verify | dump TASK|OBJECT|ACTOR");
-        return CLI_USAGE;
-    }
-    if (strcmp(what, "status") == 0)
-        return each_shard(g, gcs_status);
-    if (strcmp(what, "verify") == 0)
-        return each_shard(g, gcs_verify);
-    if (dumps)
+    if (strcmp(what, "dump") == 0)
         return gcs_dump(g, g->call->arguments[1]);
-    cli_say("mobula gcs knows status, verify and dump, and not %s", what);
-    return CLI_USAGE;
+    return each_shard(g, strcmp(what, "status") == 0 ? gcs_status : gcs_verify);
 }
 
 /* Of the control store; false after a message. One that only does not answer is each question's to tell. One
@@ -136,6 +139,8 @@ enum cli_exit cmd_gcs(struct cli_call *call)
     uint8_t secret[STATE_SECRET_BYTES];
     struct mob_gcs_options options = {
         .socket_path = state_gcs_addresses(cli_directory(call), addresses), .secret = secret};
+    if (!is_known(call))
+        return CLI_USAGE;
     if (state_dir_cluster(cli_directory(call), &options.cluster) != MOB_OK ||
         state_dir_secret(cli_directory(call), secret) != MOB_OK) {
         cli_say("%s has no cluster-id and cluster-secret that you may read", cli_directory(call));

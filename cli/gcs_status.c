@@ -94,7 +94,10 @@ static void print_chain(struct gcs_call *g, bool json)
         json_decref(all);
         return;
     }
-    printf("chain of %zu, epoch %" JSON_INTEGER_FORMAT "\n", in_chain, epoch);
+    if (chain.count == 0 && epoch == 0)
+        printf("chain unknown: no member answers\n");
+    else
+        printf("chain of %zu, epoch %" JSON_INTEGER_FORMAT "\n", in_chain, epoch);
     table_print(members, shown);
     json_decref(members);
 }

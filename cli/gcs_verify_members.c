@@ -65,20 +65,21 @@ static int by_seq(const void *a, const void *b)
     return (x->seq > y->seq) - (x->seq < y->seq);
 }
 
-/* Where it is now is one more, and the only one of an earlier version. A joiner has none. */
+/* Where it is now is one more, and the only one of an earlier version. Who does not have all yet, a joiner or
+ * one that waits to be told, has none. */
 static enum mob_status ask_marks(struct members *m, struct member *one)
 {
     enum mob_status status = ask_stats(m, one);
     const struct mob_gcs_stats *s = &one->stats;
     one->mark_count = 0;
+    if (status == MOB_OK && members_lacks_some(s))
+        return MOB_OK;
     if (status == MOB_OK && s->marks > 0)
         status = mob_member_marks(one->link, one->marks, &one->mark_count);
     if (status != MOB_OK)
         return status;
-    if (strcmp(s->state, "joining") != 0)
-        one->marks[one->mark_count++] = (struct mob_gcs_mark){s->applied, s->history_digest, s->state_digest};
-    if (one->mark_count > 0)
-        qsort(one->marks, one->mark_count, sizeof *one->marks, by_seq);
+    one->marks[one->mark_count++] = (struct mob_gcs_mark){s->applied, s->history_digest, s->state_digest};
+    qsort(one->marks, one->mark_count, sizeof *one->marks, by_seq);
     return MOB_OK;
 }
 

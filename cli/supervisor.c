@@ -16,6 +16,8 @@
 enum { WATCH_FAST_MS = 3, WATCH_SLOW_MS = 100 };
 #define WATCH_FAST_NS (3 * MOB_SEC)
 #define POSTGRES_PATIENCE_NS (3 * MOB_SEC)
+#define WAITED_NS \
+    (20 * MOB_SEC) /* who is not ready after this, and ends, is not what is wrong; a node waits 30 s */
 
 /* Patience with a graceful stop, and with sealing; together below 2 s. Those that stop beside the others have
  * the whole time. */
@@ -476,6 +478,14 @@ static bool is_hopeless(const struct process *process)
     return !supervisor->was_ready && waited_for && process->unready_deaths >= SUPERVISOR_FAILURES_MAX;
 }
 
+/* It ended because what it needs is not there yet: a control store that waits for a member, or for
+ * PostgreSQL. That may last, and is no reason to end those that wait with it. */
+static bool waited_for_others(const struct process *process)
+{
+    bool needs = process->which == SUPERVISED_NODE || process->which == SUPERVISED_GATEWAY;
+    return needs && mob_now() - process->started_ns > WAITED_NS;
+}
+
 static void ended(struct process *process, const siginfo_t *info)
 {
     struct supervisor *supervisor = process->supervisor;
@@ -496,7 +506,7 @@ static void ended(struct process *process, const siginfo_t *info)
         return;
     }
     if (process->state == PROCESS_STARTING || process->state == PROCESS_PREPARING) {
-        process->unready_deaths++;
+        process->unready_deaths += !waited_for_others(process);
         process->unready_exits += info->si_code == CLD_EXITED;
     }
     process_remove_its_file(process);

@@ -28,8 +28,11 @@ export logs
 
 tests=$build/tests
 {
+    # Of links_are_hostile each third run has its links over TCP, of box_restarts_an_hour_off each second a chain of two.
     sed -n 's/.*\.name = "\([a-z_0-9]*\)".*/\1/p' "$source/tests/chaos/gcs_faults_test.c" | while read -r fault; do
-        echo "$fault $((seeds * 60 + 120)) MOBULA_CHAOS_FAULT=$fault MOBULA_CHAOS_SEEDS=$seeds $tests/test_chaos_gcs_faults"
+        runs=$seeds
+        [ "$fault" != links_are_hostile ] || runs=$((seeds * 3))
+        echo "$fault $((runs * 60 + 120)) MOBULA_CHAOS_FAULT=$fault MOBULA_CHAOS_SEEDS=$runs $tests/test_chaos_gcs_faults"
     done
     echo "rules $((seeds * 60 + 120)) MOBULA_CHAOS_SEEDS=$seeds $tests/test_chaos_gcs_rules"
     echo "postgres_away_60_s $((seeds * 120 + 120)) MOBULA_CHAOS_FAULT=postgres_is_away MOBULA_CHAOS_SEEDS=$seeds MOBULA_CHAOS_AWAY_S=60 $tests/test_chaos_gcs_faults"
@@ -39,7 +42,7 @@ tests=$build/tests
     echo "losses $((seeds * 60 + 120)) MOBULA_CHAOS_SEEDS=$seeds $tests/test_chaos_gcs_losses"
     echo "busy_loops_suspicion_12_ms $((seeds * 120 + 120)) MOBULA_CHAOS_FAULT=four_busy_loops MOBULA_CHAOS_SEED=200 MOBULA_CHAOS_SEEDS=$seeds MOBULA_CHAOS_BUSY_S=60 MOBULA_CHAOS_SUSPICION_MS=12 $tests/test_chaos_gcs_faults"
     echo "dag_kill_shards $((seeds * 60 + 120)) MOBULA_CHAOS_SEED=1 MOBULA_CHAOS_SEEDS=$seeds python3 $source/tests/chaos/http_dag_kill_shards.py"
-    echo "box_restarts_an_hour_off $((seeds * 60 + 120)) MOBULA_CHAOS_SEED=1 MOBULA_CHAOS_SEEDS=$seeds python3 $source/tests/chaos/http_whole_box.py"
+    echo "box_restarts_an_hour_off $((seeds * 120 + 120)) MOBULA_CHAOS_SEED=1 MOBULA_CHAOS_SEEDS=$((seeds * 2)) python3 $source/tests/chaos/http_whole_box.py"
     echo "chain_kills 1800 MOBULA_GCS_ROUNDS=$seeds $tests/test_chaos_gcs_chain_kills"
     for fault in flusher_dies flusher_is_a_zombie; do
         echo "$fault $((seeds * 60 + 120)) MOBULA_CHAOS_FAULT=$fault MOBULA_CHAOS_SEEDS=$seeds $tests/test_integration_gcs_flusher"

@@ -1,5 +1,6 @@
 #include "server/gateway.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,7 +176,9 @@ enum mob_status mob_gateway_open(const struct mob_gateway_options *options, mob_
     if (status == MOB_OK)
         status = open_fronts(gateway, options);
     if (status != MOB_OK) {
+        int why = errno;
         mob_gateway_close(gateway);
+        errno = why;
         return status;
     }
     *gateway_out = gateway;

@@ -121,7 +121,11 @@ static int serve(const struct mob_settings *settings)
     struct mob_gateway *gateway;
     enum mob_status status = mob_gateway_open(&options, make_engine, &engine, &gateway);
     if (status != MOB_OK) {
-        fprintf(stderr, "mobula-gateway: cannot serve on %s:%u: %s\n", host, port, mob_status_text(status));
+        fprintf(stderr, "mobula-gateway: cannot serve on %s:%u: %s\n", host, port,
+            status != MOB_IO             ? mob_status_text(status)
+                : errno == EADDRINUSE    ? "another process does; give another --listen, or one with port 0"
+                : errno == EADDRNOTAVAIL ? "that is no address of this machine; give another --listen"
+                                         : strerror(errno));
         return 1;
     }
     if (!write_address(directory, host, mob_gateway_port(gateway))) {

@@ -312,7 +312,9 @@ static enum mob_status bind_listen(struct mob_edge *edge)
         getsockname(edge->listen_fd, (struct sockaddr *)&address, &length) < 0) {
         MOB_LOG_ERROR("edge", "listen_failed", "host=%s port=%u errno=%d", edge->options.host,
             edge->options.port, errno);
+        int why = errno;
         close(edge->listen_fd);
+        errno = why;
         return MOB_IO;
     }
     edge->port = ntohs(address.ss_family == AF_INET ? v4->sin_port : v6->sin6_port);

@@ -162,6 +162,25 @@ class Chain(ClusterCase):
         back = self.until_status(whole)[1]["gcs-1.sock"]
         self.assertNotEqual(members["gcs-1.sock"]["id"], back["id"])
 
+    @unittest.skipUnless(os.environ.get("MOBULA_TEST_ALL"), "waits for a minute")
+    def test_a_member_that_waits_to_be_told_is_not_taken_for_one_that_differs(self):
+        """While PostgreSQL hangs nobody tells it: verify does not compare it."""
+        self.up("--gcs-replicas", "2")
+        self.whole_after(0)
+        stopped = [self.pid_of("postgres")]
+        stopped += [int(pid) for pid in subprocess.run(["pgrep", "-P", str(stopped[0])], capture_output=True, text=True).stdout.split()]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            os.kill(self.pid_of("gcs-1"), signal.SIGKILL)
+            self.until_status(lambda epoch, members: any(one["state"] == "idle" for one in members.values()))
+            said = self.mobula("gcs", "verify").stdout
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+        self.assertRegex(said, r"(?m)^PARTLY digests of the members")
+        self.assertNotIn("FAILED", said)
+
     @unittest.skipUnless(os.environ.get("MOBULA_TEST_ALL"), "waits for 20 s (unit/gcs/chain/membership has the rule)")
     def test_a_lost_folder_is_waited_for_until_somebody_says_otherwise(self):
         self.up("--gcs-replicas", "2")

@@ -1,4 +1,6 @@
-/* mobula-sim: the control store, simulated (sim.h); arguments: sim_runner.h. */
+/* ctest: timeout=180
+ * mobula-sim: the control store, simulated (sim.h); arguments: sim_runner.h. All seeds of a change in less
+ * than three minutes. */
 #include "tests/sim/sim.h"
 
 int main(int argc, char **argv)
