@@ -101,6 +101,7 @@ struct doctor_cluster {
     struct cluster_state state;
     int64_t wall_us;
     bool gateway_ready;
+    bool postgres_silent; /* it takes connections, and says nothing: stopped, or its disk hangs */
     struct doctor_member members[DOCTOR_MEMBERS_MAX];
     int member_count;
 };

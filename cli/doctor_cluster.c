@@ -2,11 +2,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/doctor.h"
 #include "cli/gcs_members.h"
 #include "cli/http_client.h"
 #include "common/base/clock.h"
+#include "gcs/flush/database.h"
+#include "gcs/flush/postgres_conf.h"
 
 #define ANSWER_NS (2 * MOB_SEC)
 
@@ -66,6 +69,20 @@ static void ask_members(struct cli_call *call, struct doctor_cluster *c)
     }
 }
 
+/* One that refuses does so at once. */
+static bool postgres_is_silent(const char *directory)
+{
+    char path[STATE_PATH_MAX];
+    struct mob_database *db = NULL;
+    int64_t began = mob_now();
+    if (access(state_path(directory, STATE_POSTGRES_DIR_NAME "/" MOB_POSTGRES_SOCKET_NAME, path), F_OK) != 0)
+        return false;
+    enum mob_status status =
+        mob_database_open_soon(state_path(directory, STATE_POSTGRES_DIR_NAME, path), &db);
+    mob_database_close(db);
+    return status != MOB_OK && mob_now() - began > ANSWER_NS / 2;
+}
+
 void doctor_look_cluster(struct cli_call *call, struct doctor_cluster *out)
 {
     *out = (struct doctor_cluster){.runs = state_dir_supervisor(cli_directory(call)) != 0};
@@ -76,6 +93,7 @@ void doctor_look_cluster(struct cli_call *call, struct doctor_cluster *out)
     if (out->unreadable)
         return;
     out->gateway_ready = gateway_is_ready(out->state.address);
+    out->postgres_silent = postgres_is_silent(cli_directory(call));
     ask_members(call, out);
     if (state_dir_supervisor(cli_directory(call)) == 0) /* it ended meanwhile, and all with it */
         *out = (struct doctor_cluster){0};

@@ -146,6 +146,17 @@ static void judge_members(
         judge_beats(&c->members[i], out);
 }
 
+static void judge_postgres(const struct doctor_cluster *c, struct doctor_report *out)
+{
+    if (!c->postgres_silent)
+        return;
+    struct doctor_check *check = doctor_add(out, "postgres", DOCTOR_FAIL, "it does not answer within 2 s");
+    doctor_means(
+        check, "nothing is flushed, and no chain changes: when a member dies, writes wait until it is back");
+    doctor_todo(
+        check, "see whether it is stopped, or its disk hangs (`ps` shows T or D); DIR/logs/postgres.log");
+}
+
 static void judge_flush(
     const struct doctor_cluster *c, const struct doctor_wants *wants, struct doctor_report *out)
 {
@@ -186,5 +197,6 @@ void doctor_judge_cluster(
     judge_state(c, out);
     judge_processes(c, out);
     judge_members(c, wants, out);
+    judge_postgres(c, out);
     judge_flush(c, wants, out);
 }

@@ -142,10 +142,18 @@ static void a_postgresql_that_is_behind_is_told(void **state)
     expect("members", DOCTOR_OK, "serve");
 }
 
+static void a_postgresql_that_hangs_is_told(void **state)
+{
+    (void)state;
+    c.postgres_silent = true;
+    expect("postgres", DOCTOR_FAIL, "does not answer");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_good_cluster_is_ok_in_all, set_up),
+        cmocka_unit_test_setup(a_postgresql_that_hangs_is_told, set_up),
         cmocka_unit_test_setup(a_cluster_that_does_not_serve_fails, set_up),
         cmocka_unit_test_setup(what_restarts_again_and_again_is_told, set_up),
         cmocka_unit_test_setup(a_chain_that_is_not_whole_is_told, set_up),
