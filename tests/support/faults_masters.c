@@ -120,7 +120,7 @@ static struct mob_gcs_stats stats_of_chain(struct stage *s)
  * comes meanwhile leaves the members, and all of it is in the database at the end. */
 void fault_postgres_is_away(struct stage *s)
 {
-    bool stops = s->seed % 2 == 0;
+    bool stops = s->seed % 2 == 0 || getenv("MOBULA_CHAOS_AWAY_S") != NULL; /* the long one only stops it */
     stage_start_flusher(s);
     stage_until(s, something_is_flushed, "nothing is flushed");
     stage_pause_up_to(s, 100 * MOB_MS);
