@@ -6,6 +6,7 @@ time; what had not finishes once; an actor goes on from its state. Odd seeds hav
 Where the system lets it, the first life has a monotonic clock of its own, as of a machine that ran for long: the next life is that of a
 machine that has begun anew. MOBULA_CHAOS_SEEDS=N makes N runs (2; with sanitizers 1), MOBULA_CHAOS_SEED=S begins with S (1).
 """
+import atexit
 import glob
 import http.client
 import json
@@ -16,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -82,10 +84,23 @@ def kill_everything(c, draw):
     c.until("all are gone", lambda: not [pid for pid, (_, runs) in parents().items() if runs and pid in pids])
 
 
+def library_for_all():
+    """As root, Redis and PostgreSQL run under users who may not read where the tree lies."""
+    folder = tempfile.mkdtemp(prefix="mobula-preload-")
+    atexit.register(shutil.rmtree, folder, True)
+    os.chmod(folder, 0o755)
+    copy = shutil.copy(BIN + "/../tests/wall_shift.so", folder)
+    os.chmod(copy, 0o755)
+    return copy
+
+
+WALL_SHIFT = library_for_all()
+
+
 def set_clock(clock_s):
     """Of what is started from here on."""
     os.environ["MOBULA_TEST_WALL_OFFSET_S"] = str(clock_s)
-    os.environ["LD_PRELOAD"] = os.path.abspath(BIN + "/../tests/wall_shift.so")
+    os.environ["LD_PRELOAD"] = WALL_SHIFT
     sanitized = os.environ.get("ASAN_OPTIONS", "").split(":")  # its runtime wants to be the first library
     os.environ["ASAN_OPTIONS"] = ":".join([word for word in sanitized if word] + ["verify_asan_link_order=0"] * ("verify_asan_link_order=0" not in sanitized))
 
