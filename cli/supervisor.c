@@ -16,8 +16,7 @@
 enum { WATCH_FAST_MS = 3, WATCH_SLOW_MS = 100 };
 #define WATCH_FAST_NS (3 * MOB_SEC)
 #define POSTGRES_PATIENCE_NS (3 * MOB_SEC)
-#define WAITED_NS \
-    (20 * MOB_SEC) /* who is not ready after this, and ends, is not what is wrong; a node waits 30 s */
+#define WAITED_NS (20 * MOB_SEC) /* who ends after this waited for somebody: a node does for 30 s */
 
 /* Patience with a graceful stop, and with sealing; together below 2 s. Those that stop beside the others have
  * the whole time. */

@@ -29,8 +29,7 @@ struct kept_refs {
     struct ids objects, objects_done;
     struct ids actors, actors_done;
     struct ids found; /* objects, for the next step */
-    struct ids children,
-        asked; /* groups of children, each by its first id: that are there, and that are looked for */
+    struct ids children, asked; /* groups of children by their first id: there; looked for */
     struct object_state *states; /* of `objects` */
     enum mob_status status; /* of what entries led to */
 };

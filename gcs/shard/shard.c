@@ -25,8 +25,8 @@ static size_t drop_blocks(
     void *arg, const struct mob_gcs_request *r, uint64_t *seqs_out, size_t max, bool *more_out)
 {
     struct mob_shard *sh = arg;
-    serve_index_applied(
-        sh); /* blocks that came in this pass, or back in the start that this drop came back in */
+    /* Blocks that came back in the start in which this drop did were applied, and not served yet. */
+    serve_index_applied(sh);
     size_t open_count = 0, found = 0, open_at = 0;
     uint32_t *open = r->finished_only ? mob_index_unfinished(sh->index, 0, &open_count) : NULL;
     *more_out = false;
