@@ -16,18 +16,63 @@ static void copy_text(const json_t *object, const char *key, char *out, size_t c
     snprintf(out, capacity, "%s", text ? text : "");
 }
 
-enum mob_status cluster_state_read(const char *directory, struct cluster_state *out)
+static bool is_gone(const json_t *process)
+{
+    pid_t pid = (pid_t)json_integer_value(json_object_get(process, "pid"));
+    uint64_t started = (uint64_t)json_integer_value(json_object_get(process, "start_time"));
+    return pid > 0 && started != 0 && (mob_process_started(pid) != started || state_process_ends(pid));
+}
+
+/* The supervisor writes the file at each change, but cannot on a disk that is full, or while it is stopped.
+ */
+static void mark_gone(json_t *root)
+{
+    bool any = false;
+    size_t index;
+    json_t *process;
+    json_array_foreach(json_object_get(root, "processes"), index, process)
+    {
+        if (!is_gone(process))
+            continue;
+        any = true;
+        json_object_set_new(process, "state", json_string(CLUSTER_PROCESS_GONE));
+    }
+    const char *state = json_string_value(json_object_get(root, "state"));
+    if (any && state && strcmp(state, "ready") == 0)
+        json_object_set_new(root, "state", json_string("degraded"));
+}
+
+static enum mob_status load(const char *directory, json_t **root_out)
 {
     char path[STATE_PATH_MAX];
-    json_t *root =
-        json_load_file(state_path(directory, STATE_STATUS_NAME, path), JSON_REJECT_DUPLICATES, NULL);
-    if (!root) {
-        FILE *file = fopen(path, "re");
-        if (!file)
-            return errno == ENOENT ? MOB_NOT_FOUND : MOB_IO;
-        fclose(file);
-        return MOB_CORRUPT;
+    *root_out = json_load_file(state_path(directory, STATE_STATUS_NAME, path), JSON_REJECT_DUPLICATES, NULL);
+    if (*root_out) {
+        mark_gone(*root_out);
+        return MOB_OK;
     }
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return errno == ENOENT ? MOB_NOT_FOUND : MOB_IO;
+    fclose(file);
+    return MOB_CORRUPT;
+}
+
+char *cluster_state_json(const char *directory)
+{
+    json_t *root;
+    if (load(directory, &root) != MOB_OK)
+        return NULL;
+    char *text = json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    return text;
+}
+
+enum mob_status cluster_state_read(const char *directory, struct cluster_state *out)
+{
+    json_t *root;
+    enum mob_status status = load(directory, &root);
+    if (status != MOB_OK)
+        return status;
     memset(out, 0, sizeof *out);
     copy_text(root, "state", out->state, sizeof out->state);
     copy_text(root, "address", out->address, sizeof out->address);

@@ -1,4 +1,5 @@
-/* What a supervisor says about its cluster: DIR/supervisor.json, read back. Pure but for reading the file. */
+/* What a supervisor says about its cluster: DIR/supervisor.json, read back, and which of its processes have
+ * ended since. Any thread. */
 #ifndef MOB_CLI_CLUSTER_STATE_H
 #define MOB_CLI_CLUSTER_STATE_H
 
@@ -8,6 +9,9 @@
 #include "common/base/status.h"
 
 #define CLUSTER_PROCESSES_MAX 40
+
+/* State of a process that the file does not know to have ended; "ready" is "degraded" then. */
+#define CLUSTER_PROCESS_GONE "gone"
 
 struct cluster_process {
     char name[24], state[16], last_exit[64], last_line[256];
@@ -27,6 +31,8 @@ struct cluster_state {
 
 /* MOB_NOT_FOUND: no file, so nothing runs; MOB_CORRUPT; MOB_IO. */
 MOB_MUST_USE enum mob_status cluster_state_read(const char *directory, struct cluster_state *out);
+/* The same as JSON, malloc'ed; NULL when it cannot be read. */
+char *cluster_state_json(const char *directory);
 /* Ends processes that a killed supervisor of this directory left, if there are any. For the holder of the
  * lock. */
 void cluster_end_leftovers(const char *directory);

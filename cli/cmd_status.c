@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -7,15 +8,12 @@
 #include "cli/state_dir.h"
 #include "common/base/clock.h"
 
-static void print_file(const struct cli_call *call)
+static void print_json(const struct cli_call *call)
 {
-    char path[STATE_PATH_MAX], bytes[4096];
-    FILE *file = fopen(state_path(cli_directory(call), STATE_STATUS_NAME, path), "re");
-    if (!file)
-        return;
-    for (size_t length; (length = fread(bytes, 1, sizeof bytes, file)) > 0;)
-        fwrite(bytes, 1, length, stdout);
-    fclose(file);
+    char *text = cluster_state_json(cli_directory(call));
+    if (text)
+        puts(text);
+    free(text);
 }
 
 /* "3 s", "5 min", "2 h", "9 d": the largest unit that is not zero. */
@@ -45,6 +43,7 @@ static const char *colour_of(const struct cli_call *call, const char *state)
 static void print_table(const struct cli_call *call, const struct cluster_state *state)
 {
     char age[24], pid[16];
+    bool gone = false;
     const char *plain = call->color ? "\033[0m" : "";
     printf("cluster  %s%s%s, up for %s\n", colour_of(call, state->state), state->state, plain,
         ago(state->started_us, age));
@@ -58,7 +57,12 @@ static void print_table(const struct cli_call *call, const struct cluster_state 
             process->state, plain, process->pid > 0 ? pid : "-",
             process->pid > 0 ? ago(process->started_us, age) : "-", process->restarts, process->last_exit,
             process->last_line[0] ? ": " : "", process->last_line);
+        gone |= strcmp(process->state, CLUSTER_PROCESS_GONE) == 0;
     }
+    if (gone)
+        cli_say(
+            "what is gone ended since the supervisor last wrote its state; is the disk full? mobula doctor "
+            "says");
 }
 
 enum cli_exit cmd_status(struct cli_call *call)
@@ -78,6 +82,6 @@ enum cli_exit cmd_status(struct cli_call *call)
     else if (call->format == CLI_TABLE)
         print_table(call, &state);
     else
-        print_file(call);
+        print_json(call);
     return CLI_OK;
 }

@@ -275,6 +275,11 @@ enum cli_exit cmd_up(struct cli_call *call)
             return exit_code;
         poll(NULL, 0, RUNNING_POLL_MS); /* the other one has the lock, and writes its name next */
     }
-    cli_say("others start and stop in %s all the time", cli_directory(call));
+    if (state_dir_supervisor(cli_directory(call)) == 0)
+        cli_say("a supervisor holds %s, but does not write its supervisor.pid: it is stopped, or the disk is "
+                "full; `ps ax | grep 'mobula up'` names it",
+            cli_directory(call));
+    else
+        cli_say("others start and stop in %s all the time", cli_directory(call));
     return CLI_CONFLICT;
 }

@@ -317,26 +317,29 @@ char *state_gcs_addresses(const char *directory, char *out)
     return out;
 }
 
-enum mob_status state_dir_lock(const char *directory, int *fd_out, char error[STATE_ERROR_MAX])
+enum mob_status state_dir_write_pid(const char *directory)
 {
     char path[STATE_PATH_MAX], text[64];
-    int fd = open(state_path(directory, STATE_PID_NAME, path), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int length =
+        snprintf(text, sizeof text, "%d %" PRIu64 "\n", (int)getpid(), mob_process_started(getpid()));
+    return state_write(state_path(directory, STATE_PID_NAME, path), text, (size_t)length);
+}
+
+enum mob_status state_dir_lock(const char *directory, int *fd_out, char error[STATE_ERROR_MAX])
+{
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
-        snprintf(error, STATE_ERROR_MAX, "cannot open %s: %s", path, strerror(errno));
+        snprintf(error, STATE_ERROR_MAX, "cannot open %s: %s", directory, strerror(errno));
         return MOB_IO;
     }
-    struct stat held, there;
-    /* The one before us may have removed the file between our open and our lock: then it is nobody's. */
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &held) != 0 || stat(path, &there) != 0 ||
-        held.st_ino != there.st_ino) {
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         snprintf(error, STATE_ERROR_MAX, "a supervisor runs in %s already", directory);
         close(fd);
         return MOB_EXISTS;
     }
-    int length =
-        snprintf(text, sizeof text, "%d %" PRIu64 "\n", (int)getpid(), mob_process_started(getpid()));
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)length, 0) != length) {
-        snprintf(error, STATE_ERROR_MAX, "cannot write %s: %s", path, strerror(errno));
+    if (state_dir_write_pid(directory) != MOB_OK) {
+        snprintf(
+            error, STATE_ERROR_MAX, "cannot write %s/%s: %s", directory, STATE_PID_NAME, strerror(errno));
         close(fd);
         return MOB_IO;
     }

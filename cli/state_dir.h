@@ -4,8 +4,8 @@
  *   DIR/version                          layout of all this
  *   DIR/cluster-id, cluster-secret       16 and 32 random bytes, made once (0600)
  *   DIR/token                            API key, made by the gateway (0600)
- *   DIR/supervisor.pid                   `pid starttime`, locked (flock) by the supervisor for as long as it
- * lives
+ *   DIR                                  locked (flock) by the supervisor for as long as it lives
+ *   DIR/supervisor.pid                   `pid starttime` of it, written again when somebody removes it
  *   DIR/supervisor.json                  what it supervises, replaced at each change
  *   DIR/settings.json                    what it was started with (running_settings.h)
  *   DIR/gateway.addr, node.sock, gcs.sock   made by each daemon when it is ready
@@ -101,9 +101,11 @@ MOB_MUST_USE enum mob_status state_dir_cluster(const char *directory, struct mob
 /* Reads the cluster's secret. MOB_NOT_FOUND (or not ours to read), MOB_CORRUPT. */
 MOB_MUST_USE enum mob_status state_dir_secret(const char *directory, uint8_t out[STATE_SECRET_BYTES]);
 
-/* Becomes the supervisor of this directory: writes and locks the pid file. The lock ends with the descriptor.
- * MOB_EXISTS: somebody holds it. MOB_IO. */
+/* Becomes the supervisor of this directory: locks it and writes the pid file. The lock ends with the
+ * descriptor. MOB_EXISTS: somebody holds it. MOB_IO. */
 MOB_MUST_USE enum mob_status state_dir_lock(const char *directory, int *fd_out, char error[STATE_ERROR_MAX]);
+/* For the holder of the lock: this process is it. MOB_IO. */
+MOB_MUST_USE enum mob_status state_dir_write_pid(const char *directory);
 /* Is a supervisor alive there? Its pid, checked by start time, or 0: none, or a stale file. */
 pid_t state_dir_supervisor(const char *directory);
 

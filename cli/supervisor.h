@@ -95,6 +95,7 @@ struct supervisor {
     uv_signal_t signals[4];
     uv_timer_t watch; /* looks who is ready; runs only while somebody is not */
     int64_t watch_since_ns;
+    uv_fs_event_t files; /* of the state directory: whoever removes the pid file does not hide who runs */
     bool realtime; /* heartbeats may have real-time priority */
     uint32_t shards, replicas; /* chains of the control store, and members of each */
     char gcs_addresses[STATE_ADDRESSES_MAX]; /* of all of them, as clients take it */

@@ -112,6 +112,28 @@ static enum mob_status write_configuration(struct supervisor *supervisor)
     return status;
 }
 
+static void on_file(uv_fs_event_t *handle, const char *name, int events, int status)
+{
+    struct supervisor *supervisor = handle->data;
+    char path[STATE_PATH_MAX];
+    (void)events;
+    if (status != 0 || !name || strcmp(name, STATE_PID_NAME) != 0 ||
+        access(state_path(supervisor->directory, STATE_PID_NAME, path), F_OK) == 0)
+        return;
+    MOB_LOG_WARN("supervisor", "pid_file_removed", "path=%s", path);
+    if (state_dir_write_pid(supervisor->directory) != MOB_OK)
+        MOB_LOG_WARN("supervisor", "pid_file_not_written", "path=%s errno=%d", path, errno);
+}
+
+static void keep_pid_file(struct supervisor *supervisor)
+{
+    uv_fs_event_init(&supervisor->loop, &supervisor->files);
+    supervisor->files.data = supervisor;
+    int error = uv_fs_event_start(&supervisor->files, on_file, supervisor->directory, 0);
+    if (error != 0)
+        MOB_LOG_WARN("supervisor", "directory_not_watched", "why=\"%s\"", uv_strerror(error));
+}
+
 /* Signals, logs and limits. What it has opened by the time that it fails is closed by fini. */
 static enum mob_status prepare(struct supervisor *supervisor, const struct supervisor_options *options)
 {
@@ -125,6 +147,7 @@ static enum mob_status prepare(struct supervisor *supervisor, const struct super
         uv_signal_start(&supervisor->signals[i],
             numbers[i] == SIGHUP && !options->own_log ? on_stop : handlers[i], numbers[i]);
     }
+    keep_pid_file(supervisor);
     uv_timer_init(&supervisor->loop, &supervisor->watch);
     supervisor->watch.data = supervisor;
     supervisor->probe.arg = supervisor;

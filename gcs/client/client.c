@@ -7,6 +7,7 @@
 
 #include "gcs/client/client_internal.h"
 
+#define STOPPED_NS (5 * MOB_SEC) /* its owner did not run for so long: what came meanwhile may be unread */
 /* An answer takes about as long as waking whoever sleeps on another core (docs/performance.md), so who waits
  * for one yields so long before it sleeps. */
 #define LOOK_NS (200 * MOB_US)
@@ -207,16 +208,38 @@ int64_t mob_gcs_send(struct mob_gcs *g)
     return next_ns(g);
 }
 
+/* Behind what came: to an owner that was stopped itself nobody has been silent yet. */
+static void tick_silence(struct mob_gcs *g, int64_t last_step_ns)
+{
+    if (g->op_wait == NULL && g->read_first == NULL)
+        g->silent_ns = 0;
+    else if (g->heard || g->silent_ns == 0 || g->now_ns - last_step_ns > STOPPED_NS)
+        g->silent_ns = g->now_ns;
+    g->heard = false;
+}
+
+int64_t mob_gcs_silent_since(const struct mob_gcs *g)
+{
+    int64_t since = g->silent_ns;
+    for (uint32_t i = 0; i < g->shard_count; i++) {
+        int64_t one = g->shards[i]->silent_ns;
+        if (one != 0 && (since == 0 || one < since))
+            since = one;
+    }
+    return since;
+}
+
 int64_t mob_gcs_step(struct mob_gcs *g, int64_t now_ns)
 {
     MOB_ASSERT(!g->in_step);
     if (g->shard_count > 0)
         return shards_step(g, now_ns);
     g->in_step = true;
-    bool was_away = now_ns - g->now_ns > AWAY_NS;
+    int64_t last_step_ns = g->now_ns;
     g->now_ns = now_ns;
     route_step(g);
-    links_receive(g, was_away);
+    links_receive(g, now_ns - last_step_ns > AWAY_NS);
+    tick_silence(g, last_step_ns);
     pump(g);
     release_durable(g);
     pump(g); /* what the callbacks submitted */

@@ -89,6 +89,11 @@ int64_t mob_gcs_send(struct mob_gcs *gcs);
  * MOB_TIMEOUT. */
 MOB_MUST_USE enum mob_status mob_gcs_run_until(struct mob_gcs *gcs, const bool *done, int64_t deadline_ns);
 bool mob_gcs_connected(const struct mob_gcs *gcs);
+/* Since when (a shard of) the control store has answered nothing, though a read or a change waits for it
+ * (monotonic, as of the step that noticed, which comes once a second at least; an owner that did not step for
+ * 5 s was stopped itself, and it begins anew); 0: nothing waits. Links may be up all the while: a member is
+ * stopped, or its chain stands still. */
+int64_t mob_gcs_silent_since(const struct mob_gcs *gcs);
 /* Why the link was refused, by this end or the member, and the same in words for the user (may be NULL;
  * borrowed until the next step). MOB_OK: it was not, or has opened since. The client goes on trying, twice a
  * second. */

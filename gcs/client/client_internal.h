@@ -162,6 +162,8 @@ struct mob_gcs {
     struct read_op *read_first, *read_last;
     uint32_t read_count;
     uint64_t next_tag;
+    bool heard; /* something was answered in this step */
+    int64_t silent_ns; /* mob_gcs_silent_since */
 
     struct mob_gcs_log *logs[MOB_GCS_LOGS_MAX];
     uint32_t log_count;

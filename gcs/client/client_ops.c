@@ -330,6 +330,7 @@ void ops_reply(struct mob_gcs *g, const struct mob_gcs_reply *reply)
         op = op->next;
     if (op == NULL)
         return;
+    g->heard = true;
     if (reply->seq == 0) {
         if (g->stream.state != STREAM_ATTACHED || op->answered)
             return;

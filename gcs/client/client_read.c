@@ -275,6 +275,7 @@ void reads_answer(struct mob_gcs *g, const struct mob_gcs_frame *frame)
         read_elsewhere(g, &head);
         return;
     }
+    g->heard = true;
     struct mob_gcs_answer answer = {
         .status = (enum mob_status)head.status, .seq = head.seq, .next = head.next, .tie = head.tie};
     struct mob_reader r = mob_reader_of(frame->body, frame->body_bytes);

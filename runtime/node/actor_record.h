@@ -1,4 +1,4 @@
-/* An actor as this node keeps it; private to actors.c and checkpoint.c. */
+/* An actor as this node keeps it; private to what of the node deals with actors. Node thread only. */
 #ifndef MOB_RUNTIME_NODE_ACTOR_RECORD_H
 #define MOB_RUNTIME_NODE_ACTOR_RECORD_H
 
@@ -45,12 +45,23 @@ struct node_actor {
     struct actor_checkpoint *restore; /* read back for the next incarnation */
 };
 
+/* actor_table.c */
 struct node_actor *node_actor_find(struct node *node, struct mob_actor_id id);
+struct node_actor *node_actor_numbered(struct node *node, uint32_t number); /* in the scheduler; NULL */
 /* All of them, in no order: NULL gives the first, and NULL comes behind the last. */
 const struct node_actor *node_actor_next(const struct node *node, const struct node_actor *actor);
 /* NULL: too many. */
 struct node_actor *node_actor_add(struct node *node, const struct mob_spec_head *head, const uint8_t *tail,
     uint32_t tail_bytes, struct node_job *job, struct node_function *class);
+/* Out of the node's memory. */
+void node_actor_let_go(struct node *node, struct node_actor *actor);
+/* It is dead from here on. Of too many dead ones the first is not remembered any more. */
+void node_actor_note_death(struct node *node, struct node_actor *actor, enum mob_status why);
+/* Left by an earlier incarnation of the node, and what it is to repeat has not been read yet. */
+void node_actor_set_recovering(struct node *node, struct node_actor *actor, bool recovering);
+
+/* actors.c: it ends for good, for whoever waits, in the log and in the control store. */
+void node_actor_die(struct node *node, struct node_actor *actor, enum mob_status why);
 
 /* checkpoint.c. The newest checkpoint of an actor, NULL = there is none that can be used; the callee frees
  * it. `unknown_version`: there is one, of a version that this program does not read; else 0. A read that

@@ -1,6 +1,5 @@
-/* Actors on this node: records, names, the order of calls, and what happens when a worker goes. */
+/* Actors on this node: their creation, the order of calls, and what happens when a worker goes. */
 #include "runtime/node/actors.h"
-#include "runtime/node/jobs.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -8,10 +7,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/log_value.h"
 #include "common/wire/checkpoint_row.h"
 #include "common/wire/utf8.h"
-#include "runtime/node/actor_names.h"
 #include "runtime/node/actor_needs.h"
 #include "runtime/node/actor_record.h"
 #include "runtime/node/actor_refs.h"
@@ -20,83 +17,8 @@
 #include "runtime/node/replay.h"
 #include "runtime/node/shadow.h"
 #include "runtime/node/state_json.h"
-#include "runtime/node/submit.h"
 #include "runtime/node/task.h"
 #include "runtime/node/workers.h"
-
-enum { ACTOR_BUCKETS = 4096 };
-
-struct actor_table {
-    struct node_actor *by_id[ACTOR_BUCKETS];
-    struct node_actor *by_number[ACTOR_BUCKETS];
-    struct actor_names *names; /* of the living */
-    uint32_t count;
-    struct node_actor *died_first, **died_end; /* in the order of their deaths */
-    uint32_t died_count;
-    uint32_t recovering; /* left by an earlier incarnation of the node, their edges not read yet */
-};
-
-struct actor_table *actor_table_create(void)
-{
-    struct actor_table *table = calloc(1, sizeof *table);
-    MOB_ASSERT(table);
-    table->names = actor_names_create();
-    table->died_end = &table->died_first;
-    return table;
-}
-
-static void actor_free(struct node_actor *actor)
-{
-    free(actor->tail);
-    free(actor->callers);
-    free(actor->restore);
-    free(actor);
-}
-
-void actor_table_destroy(struct actor_table *table)
-{
-    if (!table)
-        return;
-    for (int i = 0; i < ACTOR_BUCKETS; i++)
-        while (table->by_id[i]) {
-            struct node_actor *next = table->by_id[i]->next;
-            actor_free(table->by_id[i]);
-            table->by_id[i] = next;
-        }
-    actor_names_destroy(table->names);
-    free(table);
-}
-
-static struct node_actor **bucket_of(struct node *node, struct mob_actor_id id)
-{
-    return &node->actors->by_id[mob_task_id_mix(id.creation) % ACTOR_BUCKETS];
-}
-
-struct node_actor *node_actor_find(struct node *node, struct mob_actor_id id)
-{
-    struct node_actor *actor = *bucket_of(node, id);
-    while (actor && !mob_actor_id_eq(actor->id, id))
-        actor = actor->next;
-    return actor;
-}
-
-const struct node_actor *node_actor_next(const struct node *node, const struct node_actor *actor)
-{
-    if (actor && actor->next)
-        return actor->next;
-    uint32_t bucket = actor ? (uint32_t)(mob_task_id_mix(actor->id.creation) % ACTOR_BUCKETS) + 1 : 0;
-    while (bucket < ACTOR_BUCKETS && !node->actors->by_id[bucket])
-        bucket++;
-    return bucket < ACTOR_BUCKETS ? node->actors->by_id[bucket] : NULL;
-}
-
-static struct node_actor *find_number(struct node *node, uint32_t number)
-{
-    struct node_actor *actor = node->actors->by_number[number % ACTOR_BUCKETS];
-    while (actor && actor->number != number)
-        actor = actor->by_number;
-    return actor;
-}
 
 /* The instance that runs this creation or call, or is to; NULL. */
 static struct node_actor *actor_of(struct node *node, const struct node_task *task)
@@ -120,46 +42,6 @@ static void log_event(
     };
     lineage_log_job(node->log, actor->job->id, actor->job->ns);
     lineage_log_other(node->log, MOB_ENTRY_ACTOR, &entry, sizeof entry, NULL, 0);
-}
-
-bool node_actor_by_name(struct node *node, const char *ns, const char *name, struct mob_actor_id *id_out)
-{
-    const struct node_actor *actor = actor_names_find(node->actors->names, ns, name);
-    if (actor)
-        *id_out = actor->id;
-    return actor != NULL;
-}
-
-struct node_actor *node_actor_add(struct node *node, const struct mob_spec_head *head, const uint8_t *tail,
-    uint32_t tail_bytes, struct node_job *job, struct node_function *class)
-{
-    struct node_actor *actor = calloc(1, sizeof *actor);
-    if (!actor || mob_sched_actor_open(node->sched, &actor->number) != MOB_OK) {
-        free(actor);
-        return NULL;
-    }
-    actor->tail = malloc(tail_bytes);
-    MOB_ASSERT(actor->tail);
-    memcpy(actor->tail, tail, tail_bytes);
-    actor->tail_bytes = tail_bytes;
-    actor->id = (struct mob_actor_id){head->task};
-    actor->head = *head;
-    actor->job = job;
-    node_job_hold(job);
-    actor->class = class;
-    actor->detached = (head->flags & MOB_SPEC_DETACHED) != 0;
-    mob_actor_life_init(&actor->life, head->max_retries);
-    struct mob_ext_view ext;
-    if (mob_spec_find_ext(tail, MOB_EXT_NAME, &ext) && ext.payload_bytes < ACTOR_NAME_MAX)
-        memcpy(actor->name, ext.payload, ext.payload_bytes);
-    struct node_actor **bucket = bucket_of(node, actor->id);
-    actor->next = *bucket;
-    *bucket = actor;
-    actor->by_number = node->actors->by_number[actor->number % ACTOR_BUCKETS];
-    node->actors->by_number[actor->number % ACTOR_BUCKETS] = actor;
-    actor_names_add(node->actors->names, actor);
-    node->actors->count++;
-    return actor;
 }
 
 enum mob_status node_actor_create(struct node *node, struct node_task *task)
@@ -255,43 +137,9 @@ void node_actor_placed(struct node *node, struct node_task *task, struct node_wo
     worker->actor = actor;
 }
 
-/* Out of the node's memory. */
-static void let_go(struct node *node, struct node_actor *actor)
+void node_actor_die(struct node *node, struct node_actor *actor, enum mob_status why)
 {
-    struct node_actor **at = bucket_of(node, actor->id);
-    while (*at != actor)
-        at = &(*at)->next;
-    *at = actor->next;
-    at = &node->actors->by_number[actor->number % ACTOR_BUCKETS];
-    while (*at != actor)
-        at = &(*at)->by_number;
-    *at = actor->by_number;
-    actor_names_remove(node->actors->names, actor);
-    node->actors->count--;
-    node_job_release(actor->job);
-    actor_free(actor);
-}
-
-/* It is dead from here on. Of too many dead ones the first is not remembered any more. */
-static void note_death(struct node *node, struct node_actor *actor, enum mob_status why)
-{
-    struct actor_table *table = node->actors;
-    uint32_t max = node->options.dead_actors_max ? node->options.dead_actors_max : NODE_DEAD_ACTORS_MAX;
-    mob_actor_life_end(&actor->life, why);
-    actor_names_remove(table->names, actor);
-    *table->died_end = actor;
-    table->died_end = &actor->died_next;
-    if (table->died_count++ < max)
-        return;
-    struct node_actor *first = table->died_first;
-    table->died_first = first->died_next;
-    table->died_count--;
-    let_go(node, first);
-}
-
-static void die(struct node *node, struct node_actor *actor, enum mob_status why)
-{
-    note_death(node, actor, why);
+    node_actor_note_death(node, actor, why);
     log_event(node, actor, MOB_ACTOR_EV_ENDED, why);
     actor_row_remove(node, actor);
     if (actor->worker) {
@@ -313,7 +161,7 @@ static void creation_ended(
     if (status != MOB_OK) {
         snprintf(actor->why, sizeof actor->why, "its constructor failed: %.130s",
             message && *message ? message : mob_status_text(status));
-        die(node, actor, status);
+        node_actor_die(node, actor, status);
         return;
     }
     if (!actor->worker || !mob_actor_life_up(&actor->life, node->now_ns))
@@ -323,17 +171,6 @@ static void creation_ended(
     enum mob_status up = mob_sched_actor_up(node->sched, actor->number, (uint16_t)actor->worker->number);
     MOB_ASSERT(up == MOB_OK);
     node_shadow_resume(node, actor->id);
-}
-
-bool node_actor_of_class(struct node *node, const struct node_function *class, struct mob_actor_id *id_out)
-{
-    for (int i = 0; i < ACTOR_BUCKETS; i++)
-        for (struct node_actor *a = node->actors->by_id[i]; a; a = a->next)
-            if (a->class == class && a->life.state != MOB_ACTOR_DEAD) {
-                *id_out = a->id;
-                return true;
-            }
-    return false;
 }
 
 const char *node_actor_death(struct node *node, struct mob_actor_id id, char *text, size_t capacity)
@@ -389,98 +226,6 @@ void node_actor_task_ended(struct node *node, struct node_task *task,
     }
 }
 
-/* The creation runs again: in a new worker, first of all calls. */
-static void start_again(struct node *node, struct node_actor *actor)
-{
-    struct mob_spec spec = {.head = actor->head, .tail = actor->tail, .tail_bytes = actor->tail_bytes};
-    struct node_task *task;
-    uint32_t restore_bytes = 0;
-    uint8_t *restore_tail = node_checkpoint_tail(node, actor, &restore_bytes);
-    if (restore_tail) {
-        spec.tail = restore_tail;
-        spec.tail_bytes = restore_bytes;
-    }
-    spec.head.attempt = actor->life.incarnation + 1;
-    enum mob_status status = node_resubmit(
-        node, &spec, node->now_ns, (uint8_t)(TASK_REMAKE | (restore_tail ? TASK_RESTORE : 0)), &task);
-    free(restore_tail);
-    if (status == MOB_OK)
-        node_enter(node, task);
-    else if (status != MOB_EXISTS)
-        die(node, actor, status);
-}
-
-static void forget(struct node *node, struct node_actor *actor)
-{
-    mob_sched_actor_close(node->sched, actor->number, MOB_ACTOR_DIED);
-    actor_row_forget(node, actor);
-    let_go(node, actor);
-}
-
-/* It has ended, says the log; its row had not been taken out yet. */
-static void ended_before(struct node *node, struct node_actor *actor, enum mob_status why)
-{
-    snprintf(actor->why, sizeof actor->why, "%s", mob_status_text(why));
-    note_death(node, actor, why);
-    actor_row_remove(node, actor);
-    mob_sched_actor_close(node->sched, actor->number, MOB_ACTOR_DIED);
-}
-
-/* Its row is there before the block with its creation leaves, so that no creation in the log lacks one (but
- * when the control store had no room for rows, row_writes.h); other changes of it are written behind the log.
- * So the log decides: true = it lives. */
-static bool lives_in_log(struct node *node, struct node_actor *actor, const struct replay_found *found)
-{
-    bool aged = actor->life.incarnation > 0; /* its creation may be gone from the log by now */
-    if (!found->created && !aged && !(actor->head.flags & MOB_SPEC_UNLOGGED)) {
-        forget(node, actor);
-        return false;
-    }
-    if (!found->ended) {
-        actor_row_back(node, actor);
-        return true;
-    }
-    ended_before(node, actor, found->end);
-    return false;
-}
-
-/* What the log holds of it has been read: replays are queued in front, then the creation. */
-void node_actor_replay_ready(struct node *node, struct mob_actor_id id, const struct replay_found *found)
-{
-    struct node_actor *actor = node_actor_find(node, id);
-    if (actor && actor->recovering) {
-        actor->recovering = false;
-        node->actors->recovering--;
-        if (found->status == MOB_OK && actor->life.state != MOB_ACTOR_DEAD &&
-            !lives_in_log(node, actor, found))
-            return;
-    }
-    if (!actor || (actor->life.state != MOB_ACTOR_RESTARTING && actor->life.state != MOB_ACTOR_PENDING))
-        return;
-    if (found->status != MOB_OK) {
-        if (found->status == MOB_LINEAGE_GONE)
-            snprintf(actor->why, sizeof actor->why, "the lineage of its call at position %lu is gone",
-                found->missing);
-        else if (found->unknown_version != 0)
-            snprintf(actor->why, sizeof actor->why, "its checkpoint is of version %u, and this node reads %u",
-                found->unknown_version, MOB_CHECKPOINT_ROW_VERSION);
-        else
-            snprintf(
-                actor->why, sizeof actor->why, "its log cannot be read: %s", mob_status_text(found->status));
-        die(node, actor, found->status);
-        return;
-    }
-    actor->sent = actor->restore ? actor->restore->position + 1 : 0;
-    if (actor->life.next_position < found->next_position)
-        actor->life.next_position = found->next_position;
-    if (actor->life.state == MOB_ACTOR_PENDING && !node_task_find(node, actor->id.creation)) {
-        actor->life.state = MOB_ACTOR_RESTARTING; /* its creation had ended, and its row did not say so yet */
-        actor->life.incarnation = 1;
-    }
-    if (actor->life.state == MOB_ACTOR_RESTARTING)
-        start_again(node, actor); /* a pending one's creation is an unfinished task and runs as one */
-}
-
 int32_t node_actor_restarts_left(struct node *node, const struct node_task *task)
 {
     const struct node_actor *actor = actor_of(node, task);
@@ -519,7 +264,7 @@ void node_actor_creation_lost(struct node *node, struct node_task *task, bool un
 
 void node_actor_down(struct node *node, uint32_t number, struct node_task *running, bool unpaid)
 {
-    struct node_actor *actor = find_number(node, number);
+    struct node_actor *actor = node_actor_numbered(node, number);
     uint64_t replay_from;
     if (running)
         node_attempt_lost(node, running);
@@ -536,7 +281,7 @@ void node_actor_down(struct node *node, uint32_t number, struct node_task *runni
         int signal;
         snprintf(actor->why, sizeof actor->why, "%s, and no restarts are left",
             node_death_notice(node, &signal, NULL, 0));
-        die(node, actor, MOB_ACTOR_DIED);
+        node_actor_die(node, actor, MOB_ACTOR_DIED);
         return;
     }
     actor->sent = UINT64_MAX;
@@ -556,7 +301,7 @@ enum mob_status node_actor_kill(struct node *node, struct mob_actor_id id, bool 
     struct node_worker *worker = actor->worker;
     if (no_restart) {
         snprintf(actor->why, sizeof actor->why, "it was killed");
-        die(node, actor, MOB_ACTOR_DIED);
+        node_actor_die(node, actor, MOB_ACTOR_DIED);
     }
     if (worker)
         node_worker_kill(node, worker, MOB_ACTOR_DIED, "its actor was killed");
@@ -564,41 +309,6 @@ enum mob_status node_actor_kill(struct node *node, struct mob_actor_id id, bool 
     if (creation) /* not placed yet: it would take a worker for nobody */
         mob_sched_cancel(node->sched, &creation->sched, true, false, node->now_ns);
     return MOB_OK;
-}
-
-/* Its replay came to another state than the one that was. */
-static void replay_failed(struct node *node, struct node_actor *actor, enum mob_status why)
-{
-    struct node_worker *worker = actor->worker;
-    char text[MOB_ID_TEXT_MAX];
-    MOB_LOG_WARN("actors", "replay_failed", "actor=%s why=\"%s\"", mob_actor_id_format(actor->id, text),
-        MOB_LOG_VALUE(actor->why));
-    die(node, actor, why);
-    if (worker)
-        node_worker_kill(node, worker, MOB_ACTOR_DIED, "its replay gave another result");
-}
-
-void node_actor_diverged(struct node *node, struct mob_actor_id id, uint64_t position)
-{
-    struct node_actor *actor = node_actor_find(node, id);
-    if (!actor || actor->life.state == MOB_ACTOR_DEAD)
-        return;
-    snprintf(actor->why, sizeof actor->why,
-        "it is nondeterministic: its call at position %lu gave another result when it was replayed",
-        position);
-    replay_failed(node, actor, MOB_NONDETERMINISTIC);
-}
-
-void node_actor_input_gone(
-    struct node *node, struct mob_actor_id id, uint64_t position, struct mob_task_id call, const char *what)
-{
-    struct node_actor *actor = node_actor_find(node, id);
-    char text[MOB_ID_TEXT_MAX];
-    if (!actor || actor->life.state == MOB_ACTOR_DEAD)
-        return;
-    snprintf(actor->why, sizeof actor->why, "its call %s at position %lu cannot be repeated: %s",
-        mob_task_id_format(call, text), position, what);
-    replay_failed(node, actor, MOB_OBJECT_LOST);
 }
 
 static json_t *actor_json(const struct node_actor *actor)
@@ -634,40 +344,15 @@ char *node_actor_json(struct node *node, struct mob_actor_id id)
 char *node_actors_json(struct node *node, const struct node_job *job)
 {
     json_t *items = json_array();
-    for (int i = 0; i < ACTOR_BUCKETS; i++)
-        for (struct node_actor *a = node->actors->by_id[i]; a; a = a->next)
-            if (!job || a->job == job)
-                json_array_append_new(items, actor_json(a));
+    for (const struct node_actor *a = node_actor_next(node, NULL); a; a = node_actor_next(node, a))
+        if (!job || a->job == job)
+            json_array_append_new(items, actor_json(a));
     return dump(items);
 }
 
 void node_actors_end_job(struct node *node, const struct node_job *job)
 {
-    for (int i = 0; i < ACTOR_BUCKETS; i++)
-        for (struct node_actor *a = node->actors->by_id[i]; a; a = a->next)
-            if (a->job == job && !a->detached && a->life.state != MOB_ACTOR_DEAD)
-                (void)node_actor_kill(node, a->id, true);
-}
-
-static void restart_loaded(struct node *node, struct node_actor *actor)
-{
-    if (actor->life.state == MOB_ACTOR_DEAD)
-        return;
-    actor->recovering = true;
-    actor->sent = UINT64_MAX;
-    node->actors->recovering++;
-    node_actor_restore(node, actor);
-}
-
-uint32_t node_actors_restart_loaded(struct node *node)
-{
-    for (int i = 0; i < ACTOR_BUCKETS; i++)
-        for (struct node_actor *a = node->actors->by_id[i]; a; a = a->next)
-            restart_loaded(node, a);
-    return node->actors->recovering;
-}
-
-uint32_t node_actors_recovering(const struct node *node)
-{
-    return node->actors->recovering;
+    for (const struct node_actor *a = node_actor_next(node, NULL); a; a = node_actor_next(node, a))
+        if (a->job == job && !a->detached && a->life.state != MOB_ACTOR_DEAD)
+            (void)node_actor_kill(node, a->id, true);
 }

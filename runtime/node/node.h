@@ -351,7 +351,7 @@ void node_event_recovered(struct node *node, const struct mob_recover_row *row);
 void node_event_started(struct node *node, uint64_t previous, uint64_t blocks, int64_t deadline);
 void node_event_stopped(struct node *node);
 
-/* actors.c */
+/* actor_table.c */
 struct actor_table *actor_table_create(void);
 void actor_table_destroy(struct actor_table *table);
 

@@ -71,9 +71,9 @@ void node_replay_call_free(struct replay_call *call);
 void node_replay_actor(
     struct node *node, struct mob_actor_id id, uint64_t from, uint64_t ended, uint16_t unknown_version);
 
-/* actors.c: the replays are queued. */
+/* actor_replay.c: the replays are queued. */
 void node_actor_replay_ready(struct node *node, struct mob_actor_id id, const struct replay_found *found);
-/* actors.c: actors that an earlier incarnation of the node left, after its unfinished tasks run again.
+/* actor_replay.c: actors that an earlier incarnation of the node left, after its unfinished tasks run again.
  * Returns how many. Nothing may call them before the positions that are in the log are known:
  * node_actors_recovering() = 0.
  */

@@ -77,16 +77,26 @@ static void reject(struct mob_http_request *request, enum mob_status status, con
     mob_api_send(request);
 }
 
+/* What the client knows of its own request anyway; nothing of which keys there are. */
+static const char *what_to_send(const struct mob_http_request *request)
+{
+    bool sent =
+        mob_http_header(request, "Authorization") || mob_http_header(request, "X-Mobula-Authorization");
+    return sent
+        ? "the key in Authorization is not one of this cluster's; send Authorization: Bearer mob_sk_..."
+        : "no key was sent; send Authorization: Bearer mob_sk_...";
+}
+
 static bool check_key(struct mob_api *api, struct mob_http_request *request, enum mob_role role)
 {
     enum mob_status status = mob_auth_check(api->parts.auth, request, role);
     if (status == MOB_OK)
         return true;
-    char detail[96];
+    char detail[128];
     if (status == MOB_DENIED)
         snprintf(detail, sizeof detail, "this key lacks the role %s", mob_role_name(role));
     else
-        snprintf(detail, sizeof detail, "send Authorization: Bearer mob_sk_...");
+        snprintf(detail, sizeof detail, "%s", what_to_send(request));
     mob_problem_reply(request, &(struct mob_problem){.status = status, .detail = detail});
     if (status == MOB_UNAUTHENTICATED)
         mob_http_reply_header(request, "WWW-Authenticate", "Bearer realm=\"mobula\"");

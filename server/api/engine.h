@@ -328,7 +328,8 @@ static inline int64_t mob_engine_unacked_since(struct mob_engine *engine)
     return engine->ops->unacked_since(engine);
 }
 
-/* Since when no link leads to (a shard of) the control store (monotonic); 0: it is there. Any thread. */
+/* Since when no link leads to (a shard of) the control store, or nobody there answers what waits for it,
+ * reads or writes (monotonic); 0: it is there. Any thread. */
 static inline int64_t mob_engine_store_away_since(struct mob_engine *engine)
 {
     return engine->ops->store_away_since(engine);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "server/api/engine_inner.h"
 
@@ -74,6 +75,7 @@ static void acknowledged(void *arg, enum mob_status status, const char *text, si
                 "the acknowledgement did not come; the outcome is not known");
     }
     group->engine->worked++;
+    group->engine->silence.acked_ns = mob_now();
     forget(group);
     free(group);
 }

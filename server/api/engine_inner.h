@@ -132,6 +132,13 @@ struct engine_rest {
     pthread_t thread; /* waits for descriptors */
 };
 
+/* engine_silence.c: how long the control store has not answered though its links are up */
+struct engine_silence {
+    bool asked[MOB_GCS_SHARDS_MAX]; /* a write of ours waits there */
+    int64_t acked_ns; /* when the node last said that something is acknowledged, or cannot be */
+    _Atomic int64_t since_ns; /* 0: it answers, or has not been asked */
+};
+
 struct engine {
     struct mob_engine base;
     struct mob_engine_runtime_options options;
@@ -154,6 +161,7 @@ struct engine {
     struct mob_gcs *gcs;
     struct mob_losses *losses; /* of it; engine_lost.c */
     int64_t gcs_next_ns, alive_checked_ns;
+    struct engine_silence silence;
     int64_t away_asked_ns; /* engine_away.c */
     char away_why[200];
     bool away_asked;
@@ -396,6 +404,9 @@ const char *engine_node_name(const struct engine *engine, uint64_t incarnation);
 /* In words, while the node is not connected. */
 const char *engine_away_why(struct engine *engine);
 void engine_node_learn(struct engine *engine, uint64_t incarnation, void (*then)(void *arg), void *arg);
+
+/* engine_silence.c: once a second, behind the control store's step */
+void engine_silence_tick(struct engine *engine, int64_t now);
 
 /* engine_items.c */
 void engine_start_items(struct flight *flight);

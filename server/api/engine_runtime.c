@@ -66,7 +66,9 @@ static int64_t unacked_since(struct mob_engine *base)
 
 static int64_t store_away_since(struct mob_engine *base)
 {
-    return atomic_load(&((struct engine *)base)->gcs_away_since_ns);
+    struct engine *engine = (struct engine *)base;
+    int64_t away = atomic_load(&engine->gcs_away_since_ns), silent = atomic_load(&engine->silence.since_ns);
+    return away == 0 || (silent != 0 && silent < away) ? silent : away;
 }
 
 static bool ready(struct mob_engine *base)
@@ -266,11 +268,18 @@ static void end_if_refused(const struct engine *engine)
     kill(getpid(), SIGTERM); /* as a person would: who waits is answered 503 */
 }
 
+static void step_gcs(struct engine *engine, int64_t now)
+{
+    engine->gcs_next_ns = mob_gcs_step(engine->gcs, now);
+}
+
 static void each_second(struct engine *engine, int64_t now)
 {
     engine_jobs_tick(engine);
     end_if_refused(engine);
     engine->next_second_ns = now + MOB_SEC;
+    step_gcs(engine, now);
+    engine_silence_tick(engine, now);
     look_alive(engine);
     if (engine->session_count > 0)
         engine_models_load(engine);
@@ -294,11 +303,6 @@ static int64_t next_wake(const struct engine *engine, int64_t wake)
     if (engine->next_second_ns < wake)
         wake = engine->next_second_ns;
     return wake;
-}
-
-static void step_gcs(struct engine *engine, int64_t now)
-{
-    engine->gcs_next_ns = mob_gcs_step(engine->gcs, now);
 }
 
 /* The control store has sent something, or the node has, to a job's session. */

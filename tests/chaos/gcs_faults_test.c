@@ -200,10 +200,12 @@ static void both_members(struct stage *s)
     int first = stage_draw(s);
     stage_pause_up_to(s, 200 * MOB_MS);
     s->hold = true;
-    stage_end_member(s, first);
     struct timespec gap = {0, (long)(gcs_load_random(&s->load) % 5000000)};
+    kill(s->box.member[first].gcs, SIGKILL);
     nanosleep(&gap, NULL);
-    stage_end_member(s, 1 - first);
+    kill(s->box.member[1 - first].gcs, SIGKILL);
+    for (int slot = 0; slot < 2; slot++)
+        stage_end_member(s, slot); /* waits for the end */
     stage_nobody_is_there(s);
     s->hold = false;
     stage_steps(s);

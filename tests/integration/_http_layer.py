@@ -450,6 +450,8 @@ def test_every_route_needs_a_key():
             result = call(method, path, key=key, connection=c)
             problem(result, 401, "unauthenticated", f"{method} {path} with key {key}")
             check("bearer" in result[1].get("www-authenticate", "").lower(), "WWW-Authenticate", result[1])
+            says = b"no key was sent" if key is None else b"not one of this cluster's"
+            check(method == "HEAD" or says in result[2], f"{method} {path} with key {key}: what it says", result[2])
     c.close()
 
 

@@ -97,6 +97,36 @@ class Cluster(Supervised):
         self.mobula("up", "--detach", code=0)
         self.assertEqual("ready", self.status()["state"])
 
+    def test_a_pid_file_that_was_removed_lets_nobody_else_in(self):
+        self.mobula("up", "--detach", code=0)
+        supervisor = self.supervisor()
+        (self.dir / "supervisor.pid").unlink()
+        self.wait("it is there again", (self.dir / "supervisor.pid").exists)
+        self.assertEqual(supervisor, self.supervisor())
+        self.assertIn("runs already", self.mobula("up", "--detach", code=0).stderr)
+        os.kill(supervisor, signal.SIGSTOP)  # and cannot write it
+        (self.dir / "supervisor.pid").unlink()
+        try:
+            self.assertIn("does not write its supervisor.pid", self.mobula("up", "--detach", code=5).stderr)
+        finally:
+            os.kill(supervisor, signal.SIGCONT)
+        self.wait("it is there again", (self.dir / "supervisor.pid").exists)
+        self.mobula("down", code=0)
+
+    def test_status_names_what_has_gone_since_the_supervisor_wrote(self):
+        self.mobula("up", "--detach", code=0)
+        gateway = self.process("gateway")["pid"]
+        os.kill(self.supervisor(), signal.SIGSTOP)  # it writes no more than on a full disk
+        try:
+            os.kill(gateway, signal.SIGKILL)
+            self.wait("its end", lambda: self.status()["state"] == "degraded")
+            self.assertEqual(["gateway"], [p["name"] for p in self.status()["processes"] if p["state"] == "gone"])
+            self.assertIn("mobula doctor", self.mobula("status").stderr)
+        finally:
+            os.kill(self.supervisor(), signal.SIGCONT)
+        self.wait("another", lambda: self.process("gateway")["pid"] not in (0, gateway))
+        self.wait_ready()
+
     def test_a_stale_pid_file_of_a_living_stranger_is_recognised(self):
         self.dir.mkdir(mode=0o700)
         (self.dir / "supervisor.pid").write_text(f"{os.getpid()} 1\n")

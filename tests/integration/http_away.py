@@ -25,7 +25,6 @@ def away(c):
         yield
     finally:
         os.kill(supervisor, signal.SIGCONT)
-    c.until("ready", lambda: c.call("GET", "/readyz", key=None)[0] == 200, 60)
 
 
 def task(i, name):
@@ -60,25 +59,43 @@ def refused(answer, what, says):
     check("no member of the control store answers" in problem["detail"] and says in problem["detail"], f"{what}: what it says", problem["detail"])
 
 
-def test_who_asks_is_told_in_time(c):
-    c.deploy("arith")
+def told_in_time(c, gone, name, start):
+    """Of a keyed and a bare task, and of a batch, while the control store is `gone`; then the keyed one again."""
     known = c.run("arith.divmod", 23, 7)
-    requests = [("GET", f"{V1}/tasks?filter=name:none"),
-                ("POST", V1 + "/tasks", task(30, "keyed"), {"Idempotency-Key": "away"}),
-                ("POST", V1 + "/tasks", task(31, "bare"), {"Prefer": "wait=1"}),
-                ("POST", V1 + "/tasks:batch", {"function": "arith.divmod", "rows": [[1, 2]]}, {"Idempotency-Key": "away-batch"})]
-    with away(c):
+    keyed = ("POST", V1 + "/tasks", task(start, name), {"Idempotency-Key": name})
+    requests = [keyed,
+                ("POST", V1 + "/tasks", task(start + 1, name + "-bare"), {"Prefer": "wait=1"}),
+                ("POST", V1 + "/tasks:batch", {"function": "arith.divmod", "rows": [[1, 2]]}, {"Idempotency-Key": name + "-batch"}),
+                ("GET", f"{V1}/tasks?filter=name:none")]
+    with gone:
         answers = ask_all(c, requests)
         code, _, body, took = ask_all(c, [("GET", f"{V1}/objects/{known['returns'][0]}")])[0]
         check(code == 200 and json.loads(body).get("value") == 3, "what the node has is answered", code, body, took)
-    refused(answers[0], "a list", "")
-    refused(answers[1], "with a key", "it is done once")
-    refused(answers[2], "without a key", "it may still be done")
-    refused(answers[3], "a batch with a key", "it is done once")
-    check(all(a[3] >= AWAY_MS / 1000 for a in answers if a), "not before its time", [a[3] for a in answers if a])
-    again = c.json(*requests[1], expect=202)
-    check(c.value(again["returns"][1]).get("value") == 30 % 7, "sent again", again)
-    check(ids_of(c, "keyed") == [again["id"]], "once", ids_of(c, "keyed"))
+    c.until("ready", lambda: c.call("GET", "/readyz", key=None)[0] == 200, 60)
+    refused(answers[0], "with a key", "it is done once")
+    refused(answers[1], "without a key", "it may still be done")
+    refused(answers[2], "a batch with a key", "it is done once")
+    check(all(a[3] >= AWAY_MS / 1000 for a in answers[:3] if a), "not before its time", [a[3] for a in answers if a])
+    again = c.json(*keyed, expect=202)
+    check(c.value(again["returns"][1]).get("value") == start % 7, "sent again", again)
+    check(ids_of(c, name) == [again["id"]], "once", ids_of(c, name))
+    return answers[3]
+
+
+def test_who_asks_is_told_in_time(c):
+    c.deploy("arith")
+    refused(told_in_time(c, away(c), "keyed", 30), "a list", "")
+
+
+def test_members_that_are_stopped_keep_their_links(c):
+    refused(told_in_time(c, c.stopped("mobula-gcs"), "member-stopped", 50), "a list", "")
+
+
+def test_a_member_whose_redis_hangs_takes_no_writes(c):
+    told_in_time(c, c.stopped("redis"), "redis-stopped", 70)  # the list may be answered from memory
+    with c.stopped("redis"):  # now only the node waits for the control store
+        answers = ask_all(c, [("POST", V1 + "/tasks", task(80, "alone"), {"Prefer": "wait=1"})])
+    refused(answers[0], "alone, without a key", "it may still be done")
 
 
 def test_who_waits_for_less_hears_nothing_of_it(c):

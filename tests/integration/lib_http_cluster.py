@@ -111,6 +111,11 @@ class Cluster:
                 return int(pid)
         return None
 
+    def supervised(self, name):
+        """The pid of one that the supervisor knows by this name; for those whose command line does not name the directory."""
+        with open(self.directory + "/supervisor.json", encoding="ascii") as file:
+            return next(process["pid"] for process in json.load(file)["processes"] if process["name"] == name)
+
     def kill(self, program):
         pid = self.pid_of(program)
         os.kill(pid, signal.SIGKILL)
@@ -121,7 +126,7 @@ class Cluster:
         """It is, and so is the supervisor, which would start another in its place; both go on at the end."""
         with open(self.directory + "/supervisor.pid", encoding="ascii") as file:
             supervisor = int(file.read().split()[0])
-        pid = self.pid_of(program)
+        pid = self.pid_of(program) or self.supervised(program)
         os.kill(supervisor, signal.SIGSTOP)
         try:
             os.kill(pid, signal.SIGSTOP)

@@ -328,6 +328,37 @@ static void what_a_tail_was_asked_before_it_knew_is_asked_again(void **state)
     assert_true(f->gcs->read_first->sent);
 }
 
+/* The first that waits, answered by nothing; the next step notices. */
+static void answer_one(struct fixture *f)
+{
+    struct mob_gcs_rows head = {.kind = MOB_GCS_ROWS_NONE, .tag = f->gcs->read_first->head.tag};
+    struct mob_gcs_frame frame = {.head = (const uint8_t *)&head, .head_bytes = sizeof head};
+    reads_answer(f->gcs, &frame);
+}
+
+static int64_t silent_at(struct fixture *f, int64_t now_ns)
+{
+    (void)mob_gcs_step(f->gcs, now_ns);
+    return mob_gcs_silent_since(f->gcs);
+}
+
+static void who_answers_nothing_is_silent_since_it_was_asked(void **state)
+{
+    struct fixture *f = *state;
+    f->gcs->up = true;
+    assert_int_equal(silent_at(f, 2 * MOB_SEC), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(mob_gcs_incarnations(f->gcs, 0, NULL, NULL), MOB_OK);
+    assert_int_equal(silent_at(f, 3 * MOB_SEC), 3 * MOB_SEC);
+    assert_int_equal(silent_at(f, 7 * MOB_SEC), 3 * MOB_SEC);
+    answer_one(f);
+    assert_int_equal(silent_at(f, 8 * MOB_SEC), 8 * MOB_SEC); /* the other one waits */
+    assert_int_equal(silent_at(f, 9 * MOB_SEC), 8 * MOB_SEC);
+    assert_int_equal(silent_at(f, 99 * MOB_SEC), 99 * MOB_SEC); /* this process was stopped */
+    answer_one(f);
+    assert_int_equal(silent_at(f, 100 * MOB_SEC), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -343,6 +374,7 @@ int main(void)
             other_names_of_the_same_places_are_no_reason_to_seek, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             what_a_tail_was_asked_before_it_knew_is_asked_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_answers_nothing_is_silent_since_it_was_asked, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
