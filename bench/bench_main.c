@@ -155,6 +155,8 @@ int main(int argc, char **argv)
             names = argv[i] + 7;
         else if (strncmp(argv[i], "--runs=", 7) == 0)
             b.options.runs = atoi(argv[i] + 7);
+        else if (strcmp(argv[i], "--runs") == 0 && i + 1 < argc)
+            b.options.runs = atoi(argv[++i]);
         else if (strcmp(argv[i], "--help") == 0)
             return usage(stdout, 0);
         else if (suite)

@@ -8,7 +8,7 @@
  * counted as `missed`. One beside which a bare timer of 1 ms at the heartbeats' priority was late by more
  * than 5 ms is void: it is repeated, and counted, too.
  *
- * gcs_failover_normal is the same, at 1 MiB, with processes that may not take real-time priority, and so with
+ * gcs_failover_normal is the same with processes that may not take real-time priority, and so with
  * the lease and suspicion of such machines (GCS.md, "Detection").
  *
  * Where too many runs were void or missed the row has no figure; of the missed ones it says the longest put,

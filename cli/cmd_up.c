@@ -95,8 +95,10 @@ static enum cli_exit supervise(const struct cli_call *call, const struct supervi
         options->notice(options->arg, error);
     else
         status = supervisor_run(options);
-    unlink(state_path(cli_directory(call), STATE_SETTINGS_NAME, path));
-    unlink(state_path(cli_directory(call), STATE_PID_NAME, path));
+    if (state_dir_is(cli_directory(call), options->lock_fd)) {
+        unlink(state_path(cli_directory(call), STATE_SETTINGS_NAME, path));
+        unlink(state_path(cli_directory(call), STATE_PID_NAME, path));
+    }
     return status == MOB_OK ? CLI_OK : CLI_FAILED;
 }
 
@@ -119,7 +121,8 @@ static enum cli_exit stay(struct cli_call *call)
         cli_say("%s", error);
         return CLI_FAILED;
     }
-    struct supervisor_options options = {.settings = &call->settings, .notice = print_notice, .arg = call};
+    struct supervisor_options options = {
+        .settings = &call->settings, .notice = print_notice, .arg = call, .lock_fd = lock};
     return supervise(call, &options);
 }
 
@@ -155,8 +158,11 @@ _Noreturn static void detached(struct cli_call *call, int notice_fd)
     log.fd = STDERR_FILENO;
     if (chdir("/") != 0) /* so that no file system is held */
         exit(CLI_FAILED);
-    struct supervisor_options options = {
-        .settings = &call->settings, .notice = send_notice, .arg = &notice_fd, .own_log = &log};
+    struct supervisor_options options = {.settings = &call->settings,
+        .notice = send_notice,
+        .arg = &notice_fd,
+        .lock_fd = lock,
+        .own_log = &log};
     exit((int)supervise(call, &options));
 }
 

@@ -48,6 +48,13 @@ static void judge_process(
             (c->wall_us - p->started_us) / 1000000, p->last_exit, p->last_line);
         doctor_means(check, "it does not stay: each time work stops for a moment");
         doctor_todo(check, "DIR/logs/%s.log says why", p->name);
+    } else if (strcmp(p->state, CLUSTER_PROCESS_GONE) == 0) {
+        check = doctor_add(
+            out, "processes", DOCTOR_FAIL, "%s has ended, and the supervisor has not said so", p->name);
+        doctor_means(
+            check, "the supervisor is stopped, or cannot write its state: nothing may be started again");
+        doctor_todo(
+            check, "look for a full disk, and at the state of the supervisor; DIR/logs/supervisor.log");
     } else if (!ready) {
         check = doctor_add(out, "processes", DOCTOR_WARN, "%s is %s", p->name, p->state);
         doctor_means(

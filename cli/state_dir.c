@@ -333,9 +333,13 @@ enum mob_status state_dir_lock(const char *directory, int *fd_out, char error[ST
         return MOB_IO;
     }
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        snprintf(error, STATE_ERROR_MAX, "a supervisor runs in %s already", directory);
+        bool held = errno == EWOULDBLOCK;
+        if (held)
+            snprintf(error, STATE_ERROR_MAX, "a supervisor runs in %s already", directory);
+        else
+            snprintf(error, STATE_ERROR_MAX, "cannot lock %s: %s", directory, strerror(errno));
         close(fd);
-        return MOB_EXISTS;
+        return held ? MOB_EXISTS : MOB_IO;
     }
     if (state_dir_write_pid(directory) != MOB_OK) {
         snprintf(
@@ -345,6 +349,13 @@ enum mob_status state_dir_lock(const char *directory, int *fd_out, char error[ST
     }
     *fd_out = fd;
     return MOB_OK;
+}
+
+bool state_dir_is(const char *directory, int lock_fd)
+{
+    struct stat held, there;
+    return fstat(lock_fd, &held) == 0 && stat(directory, &there) == 0 && held.st_dev == there.st_dev &&
+        held.st_ino == there.st_ino;
 }
 
 static enum mob_status read_bytes(const char *directory, const char *name, void *out, size_t bytes)

@@ -104,6 +104,8 @@ MOB_MUST_USE enum mob_status state_dir_secret(const char *directory, uint8_t out
 /* Becomes the supervisor of this directory: locks it and writes the pid file. The lock ends with the
  * descriptor. MOB_EXISTS: somebody holds it. MOB_IO. */
 MOB_MUST_USE enum mob_status state_dir_lock(const char *directory, int *fd_out, char error[STATE_ERROR_MAX]);
+/* Is the directory that was locked still the one of this name, and not removed? */
+bool state_dir_is(const char *directory, int lock_fd);
 /* For the holder of the lock: this process is it. MOB_IO. */
 MOB_MUST_USE enum mob_status state_dir_write_pid(const char *directory);
 /* Is a supervisor alive there? Its pid, checked by start time, or 0: none, or a stale file. */

@@ -95,7 +95,9 @@ struct supervisor {
     uv_signal_t signals[4];
     uv_timer_t watch; /* looks who is ready; runs only while somebody is not */
     int64_t watch_since_ns;
-    uv_fs_event_t files; /* of the state directory: whoever removes the pid file does not hide who runs */
+    int lock_fd; /* of the state directory */
+    uv_fs_event_t files; /* of it: whoever removes the pid file does not hide who runs */
+    uv_timer_t mending; /* the pid file is written again then; runs only while something is wrong there */
     bool realtime; /* heartbeats may have real-time priority */
     uint32_t shards, replicas; /* chains of the control store, and members of each */
     char gcs_addresses[STATE_ADDRESSES_MAX]; /* of all of them, as clients take it */
@@ -121,6 +123,7 @@ struct supervisor_options {
     const struct mob_settings *settings; /* keeps */
     void (*notice)(void *arg, const char *text); /* once: "ready", or a sentence about why not */
     void *arg;
+    int lock_fd; /* of the directory: state_dir_lock; keeps */
     const struct log_file *own_log; /* copies; where stderr goes when detached; NULL = a terminal */
 };
 

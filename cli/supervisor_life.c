@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/id.h"
 #include "common/base/log.h"
+#include "common/base/log_value.h"
 #include "gcs/shard/redis_conf.h"
 
 enum mob_status supervisor_find_binaries(struct supervisor *supervisor)
@@ -112,21 +113,43 @@ static enum mob_status write_configuration(struct supervisor *supervisor)
     return status;
 }
 
+/* Later than the removal: whoever removes the whole directory is not to find a new file in it. */
+enum { MENDED_AFTER_MS = 1000 };
+
+static void mend_directory(uv_timer_t *timer)
+{
+    struct supervisor *supervisor = timer->data;
+    if (!state_dir_is(supervisor->directory, supervisor->lock_fd)) {
+        MOB_LOG_ERROR("supervisor", "directory_removed", "path=%s then=\"the cluster ends\"",
+            MOB_LOG_VALUE(supervisor->directory));
+        supervisor_stop(supervisor, SIGTERM);
+        return;
+    }
+    if (state_dir_supervisor(supervisor->directory) == getpid())
+        return;
+    enum mob_status status = state_dir_write_pid(supervisor->directory);
+    MOB_LOG_WARN("supervisor", "pid_file_written_again", "status=%s", mob_status_code(status));
+    if (status != MOB_OK) /* the disk is full, perhaps */
+        uv_timer_start(timer, mend_directory, MENDED_AFTER_MS, 0);
+}
+
 static void on_file(uv_fs_event_t *handle, const char *name, int events, int status)
 {
     struct supervisor *supervisor = handle->data;
-    char path[STATE_PATH_MAX];
+    uv_timer_t *timer = &supervisor->mending;
     (void)events;
-    if (status != 0 || !name || strcmp(name, STATE_PID_NAME) != 0 ||
-        access(state_path(supervisor->directory, STATE_PID_NAME, path), F_OK) == 0)
+    if (status != 0 || uv_is_active((uv_handle_t *)timer))
         return;
-    MOB_LOG_WARN("supervisor", "pid_file_removed", "path=%s", path);
-    if (state_dir_write_pid(supervisor->directory) != MOB_OK)
-        MOB_LOG_WARN("supervisor", "pid_file_not_written", "path=%s errno=%d", path, errno);
+    bool pid_file = name && strcmp(name, STATE_PID_NAME) == 0;
+    if ((pid_file && state_dir_supervisor(supervisor->directory) != getpid()) ||
+        !state_dir_is(supervisor->directory, supervisor->lock_fd))
+        uv_timer_start(timer, mend_directory, MENDED_AFTER_MS, 0);
 }
 
-static void keep_pid_file(struct supervisor *supervisor)
+static void watch_directory(struct supervisor *supervisor)
 {
+    uv_timer_init(&supervisor->loop, &supervisor->mending);
+    supervisor->mending.data = supervisor;
     uv_fs_event_init(&supervisor->loop, &supervisor->files);
     supervisor->files.data = supervisor;
     int error = uv_fs_event_start(&supervisor->files, on_file, supervisor->directory, 0);
@@ -147,7 +170,7 @@ static enum mob_status prepare(struct supervisor *supervisor, const struct super
         uv_signal_start(&supervisor->signals[i],
             numbers[i] == SIGHUP && !options->own_log ? on_stop : handlers[i], numbers[i]);
     }
-    keep_pid_file(supervisor);
+    watch_directory(supervisor);
     uv_timer_init(&supervisor->loop, &supervisor->watch);
     supervisor->watch.data = supervisor;
     supervisor->probe.arg = supervisor;
@@ -190,7 +213,8 @@ static void fini(struct supervisor *supervisor)
     uv_run(&supervisor->loop, UV_RUN_DEFAULT);
     int status = uv_loop_close(&supervisor->loop);
     MOB_ASSERT(status == 0);
-    state_dir_clean(supervisor->directory);
+    if (state_dir_is(supervisor->directory, supervisor->lock_fd)) /* else it is another cluster's */
+        state_dir_clean(supervisor->directory);
 }
 
 enum mob_status supervisor_run(const struct supervisor_options *options)
@@ -200,6 +224,7 @@ enum mob_status supervisor_run(const struct supervisor_options *options)
         return MOB_NO_MEMORY;
     supervisor->settings = options->settings;
     supervisor->directory = mob_setting_text(options->settings, MOB_SETTING_DIR);
+    supervisor->lock_fd = options->lock_fd;
     supervisor->notice = options->notice;
     supervisor->notice_arg = options->arg;
     supervisor->started_ns = mob_now();

@@ -119,6 +119,8 @@ void supervisor_write_status(struct supervisor *supervisor)
     static char text[SUPERVISOR_STATUS_MAX]; /* of the supervisor's only thread */
     char path[STATE_PATH_MAX], address[64];
     supervisor->stale = false;
+    if (!state_dir_is(supervisor->directory, supervisor->lock_fd))
+        return; /* it was removed, and what has its name may be another cluster's */
     if (state_read_line(
             state_path(supervisor->directory, STATE_ADDRESS_NAME, path), address, sizeof address) != MOB_OK)
         address[0] = '\0';

@@ -82,9 +82,8 @@ static const char *what_to_send(const struct mob_http_request *request)
 {
     bool sent =
         mob_http_header(request, "Authorization") || mob_http_header(request, "X-Mobula-Authorization");
-    return sent
-        ? "the key in Authorization is not one of this cluster's; send Authorization: Bearer mob_sk_..."
-        : "no key was sent; send Authorization: Bearer mob_sk_...";
+    return sent ? "the key that was sent is not one of this cluster's; send Authorization: Bearer mob_sk_..."
+                : "no key was sent; send Authorization: Bearer mob_sk_...";
 }
 
 static bool check_key(struct mob_api *api, struct mob_http_request *request, enum mob_role role)

@@ -187,6 +187,7 @@ struct engine {
     struct history *history; /* engine_history.c */
     int64_t history_next_ns; /* to look for readers of the past; INT64_MAX: when there is one */
     struct key_sweep *key_sweep;
+    uint64_t key_bytes_swept, key_bytes_since; /* engine_keys.c */
     struct mob_block_decoder *event_decoder, *decoder;
     struct engine_models *models;
     struct known_actor actors[ENGINE_KNOWN_ACTORS];

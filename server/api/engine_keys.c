@@ -6,6 +6,10 @@
  * follow from the key (cluster secret, namespace, scope, period), so the second run finds what the first one
  * made. A row is good for `idempotency_ns`; after that the key may stand for something new, whose ids differ
  * by the period.
+ *
+ * Rows stay in memory, where lineage is moved to PostgreSQL: so all of them together may take a share of the
+ * soft cap, above which new keys are refused (429) and requests without one go on. What they take is counted
+ * by each gateway: those that the last sweep saw, whoever made them, and its own since.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +23,9 @@
 #define ROW_VERSION 1u
 #define ROW_KEY_BYTES (sizeof prefix - 1 + sizeof(struct mob_module_hash))
 #define SWEEP_NS (3600 * MOB_SEC)
+#define SWEEP_AGAIN_NS (60 * MOB_SEC) /* while there is no room: some may have become old */
+#define SHARE_OF_CAP 4u /* rows may take a quarter of the soft cap */
+#define ROW_OVERHEAD 300u /* of a row beside its bytes, which are in Redis and in the member */
 #define CLAIM_TRIES 4u /* against others that claim and sweep the same key */
 
 static const char prefix[] = "idempotency/";
@@ -72,6 +79,39 @@ static enum mob_status put_row(struct engine *engine, const struct mob_engine_ke
     enum mob_status status = mob_gcs_put(engine->gcs, &put, done, arg);
     free(value);
     return status;
+}
+
+/* --- room for them --- */
+
+static uint64_t row_cost(size_t value_bytes)
+{
+    return 2 * (ROW_KEY_BYTES + value_bytes) + ROW_OVERHEAD;
+}
+
+/* For all shards together; no limit while the control store has not said its cap. */
+static uint64_t room_for_rows(struct engine *engine)
+{
+    struct mob_gcs_position at;
+    mob_gcs_position(engine->gcs, &at);
+    uint64_t caps = (uint64_t)at.memory_soft_bytes * mob_gcs_shard_count(engine->gcs);
+    return caps > 0 ? caps / SHARE_OF_CAP : UINT64_MAX;
+}
+
+static bool is_full(struct engine *engine)
+{
+    return engine->key_bytes_swept + engine->key_bytes_since >= room_for_rows(engine);
+}
+
+static void refuse_new(struct flight *flight)
+{
+    struct engine *engine = flight->engine;
+    int64_t again_ns = mob_now() + SWEEP_AGAIN_NS;
+    engine->sweep_keys_ns = engine->sweep_keys_ns < again_ns ? engine->sweep_keys_ns : again_ns;
+    flight->op->error.retry_after_s = SWEEP_AGAIN_NS / MOB_SEC;
+    flight_fail(flight, MOB_QUEUE_FULL, NULL,
+        "the idempotency keys of the last %lld s take a quarter of gcs-soft-bytes: send this without one, "
+        "lower idempotency-s, or raise gcs-soft-bytes",
+        (long long)(engine->options.idempotency_ns / MOB_SEC));
 }
 
 /* --- claiming --- */
@@ -169,26 +209,36 @@ static void on_row(void *arg, const struct mob_gcs_answer *answer)
         ask_root(flight);
 }
 
+static enum mob_status look_up(struct flight *flight)
+{
+    uint8_t name[ROW_KEY_BYTES];
+    row_key(flight->op->key, name);
+    return mob_gcs_get(flight->engine->gcs, MOB_GCS_KV, name, sizeof name, on_row, flight);
+}
+
 static void on_claimed(void *arg, const struct mob_gcs_answer *answer)
 {
     struct flight *flight = arg;
-    uint8_t name[ROW_KEY_BYTES];
     flight->engine->worked++;
     if (answer->status == MOB_OK) {
+        flight->engine->key_bytes_since += row_cost(sizeof(struct key_row));
         decided(flight->op->key);
         ask_root(flight);
         return;
     }
-    row_key(flight->op->key, name);
     enum mob_status status = answer->status;
     if (status == MOB_CONFLICT && flight->step++ < CLAIM_TRIES)
-        status = mob_gcs_get(flight->engine->gcs, MOB_GCS_KV, name, sizeof name, on_row, flight);
+        status = look_up(flight);
     if (status != MOB_OK)
         fail(flight, status);
 }
 
 static void claim(struct flight *flight, uint64_t if_version)
 {
+    if (if_version == 0 && is_full(flight->engine)) {
+        refuse_new(flight);
+        return;
+    }
     flight->op->key->made_wall_ns = mob_wall_now();
     enum mob_status status = put_row(flight->engine, flight->op->key, if_version, on_claimed, flight);
     if (status != MOB_OK)
@@ -201,7 +251,13 @@ void engine_key_claim(struct flight *flight, void (*start)(struct flight *flight
     flight->start = start;
     /* So a lost row (gateway and control store killed in the same unsynced second) does not lose the ids. */
     key->period = (uint64_t)(mob_wall_now() / flight->engine->options.idempotency_ns);
-    claim(flight, 0);
+    if (!is_full(flight->engine)) {
+        claim(flight, 0);
+        return;
+    }
+    enum mob_status status = look_up(flight); /* one that is known is answered as ever */
+    if (status != MOB_OK)
+        fail(flight, status);
 }
 
 /* --- keeping the answer --- */
@@ -209,7 +265,9 @@ void engine_key_claim(struct flight *flight, void (*start)(struct flight *flight
 void engine_start_key_keep(struct flight *flight)
 {
     enum mob_status status = put_row(flight->engine, flight->op->key, MOB_GCS_ANY_VERSION, NULL, NULL);
-    if (status != MOB_OK) /* the next run finds out by itself */
+    if (status == MOB_OK)
+        flight->engine->key_bytes_since += 2 * flight->op->key->answer_length;
+    else /* the next run finds out by itself */
         MOB_LOG_WARN("engine", "answer_not_kept", "code=%s", mob_status_code(status));
     flight_done(flight);
 }
@@ -231,6 +289,7 @@ void engine_key_unused(const struct flight *flight)
 struct key_sweep {
     struct engine *engine;
     bool running;
+    uint64_t bytes; /* of rows that stay */
     uint8_t after[ROW_KEY_BYTES];
     uint32_t after_length;
 };
@@ -247,12 +306,15 @@ static void read_rows(struct key_sweep *sweep)
     sweep->running = mob_gcs_list(sweep->engine->gcs, &list, on_rows, sweep) == MOB_OK;
 }
 
-static void drop_if_old(struct engine *engine, const struct mob_gcs_kv *kv)
+static void drop_if_old(struct key_sweep *sweep, const struct mob_gcs_kv *kv)
 {
+    struct engine *engine = sweep->engine;
     struct key_row row;
     const uint8_t *answer;
-    if (row_open(kv, &row, &answer) && !is_old(engine, row.made_wall_ns))
+    if (row_open(kv, &row, &answer) && !is_old(engine, row.made_wall_ns)) {
+        sweep->bytes += row_cost(kv->value_length);
         return;
+    }
     struct mob_gcs_put del = {
         .table = MOB_GCS_KV, .key = kv->key, .key_length = kv->key_length, .if_version = kv->version};
     if (mob_gcs_delete(engine->gcs, &del, NULL, NULL) != MOB_OK)
@@ -263,11 +325,13 @@ static void on_rows(void *arg, const struct mob_gcs_answer *answer)
 {
     struct key_sweep *sweep = arg;
     for (uint32_t i = 0; answer->status == MOB_OK && i < answer->kv_count; i++)
-        drop_if_old(sweep->engine, &answer->kvs[i]);
+        drop_if_old(sweep, &answer->kvs[i]);
     const struct mob_gcs_kv *last =
         answer->status == MOB_OK && answer->kv_count > 0 ? &answer->kvs[answer->kv_count - 1] : NULL;
     if (!last || answer->next == 0 || last->key_length != sizeof sweep->after) {
         sweep->running = false;
+        if (answer->status == MOB_OK)
+            sweep->engine->key_bytes_swept = sweep->bytes;
         return;
     }
     memcpy(sweep->after, last->key, last->key_length);
@@ -287,6 +351,8 @@ void engine_keys_sweep(struct engine *engine, int64_t now)
     if (engine->key_sweep->running)
         return;
     *engine->key_sweep = (struct key_sweep){.engine = engine};
+    engine->key_bytes_swept += engine->key_bytes_since; /* until the sweep has seen them */
+    engine->key_bytes_since = 0;
     read_rows(engine->key_sweep);
 }
 

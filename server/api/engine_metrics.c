@@ -142,9 +142,13 @@ static const struct figure of_database[] = {
     {"postgres_batches", "gauge", "Batches of blocks in PostgreSQL.", get_batches},
     {"postgres_tasks", "gauge", "Tasks in those batches.", get_tasks},
     {"postgres_failed_tasks", "gauge", "Ends that were no success in those batches.", get_failed},
-    {"postgres_days", "gauge", "Days with partitions in PostgreSQL, of all shards.", get_days},
+    {"postgres_days", "gauge",
+        "Days with partitions in PostgreSQL, which all shards share: each says the same, or what it saw "
+        "last.",
+        get_days},
     {"postgres_gaps", "gauge", "Stretches of blocks that are nowhere.", get_gaps},
-    {"postgres_bytes", "gauge", "Size of the database, of all shards.", get_bytes}};
+    {"postgres_bytes", "gauge", "Size of the database, which all shards share: each says what it saw last.",
+        get_bytes}};
 
 typedef bool known_fn(const struct mob_gcs_stats *s);
 static bool always_known(const struct mob_gcs_stats *s)

@@ -271,6 +271,8 @@ static void end_if_refused(const struct engine *engine)
 static void step_gcs(struct engine *engine, int64_t now)
 {
     engine->gcs_next_ns = mob_gcs_step(engine->gcs, now);
+    /* at each step: an older one would hold answers that have come meanwhile for silence */
+    atomic_store_explicit(&engine->silence.since_ns, mob_gcs_silent_since(engine->gcs), memory_order_relaxed);
 }
 
 static void each_second(struct engine *engine, int64_t now)

@@ -1,7 +1,8 @@
 /* Links to the control store may be up, and nobody answer: its members are stopped, or a chain stands still
  * (nobody can decide who leads it, or its Redis hangs). What this process asks of it itself tells (client.h,
- * mob_gcs_silent_since). Tasks are written by the node, which may be the one that hangs; so when no
- * acknowledgement comes from there, each shard is asked for a write that changes nothing.
+ * mob_gcs_silent_since), but a read may wait for PostgreSQL, and tasks are written by the node, which may be
+ * the one that hangs. So when no answer or acknowledgement comes, each shard is asked for a write that
+ * changes nothing: a control store that is well answers that.
  */
 #include "common/base/clock.h"
 #include "server/api/engine_inner.h"
@@ -37,7 +38,7 @@ static bool acks_fail_to_come(const struct engine *engine, int64_t now)
 
 void engine_silence_tick(struct engine *engine, int64_t now)
 {
-    if (acks_fail_to_come(engine, now))
+    int64_t since = mob_gcs_silent_since(engine->gcs);
+    if (acks_fail_to_come(engine, now) || (since != 0 && now - since > ASK_AFTER_NS))
         ask_for_a_write(engine);
-    atomic_store(&engine->silence.since_ns, mob_gcs_silent_since(engine->gcs));
 }

@@ -123,10 +123,26 @@ static void expire(struct mob_idempotency *table, int64_t now_ns)
         forget(table, table->oldest);
 }
 
+static bool is_full(const struct mob_idempotency *table)
+{
+    return table->count >= table->entries_max || table->bytes > MOB_IDEMPOTENCY_BYTES_MAX;
+}
+
+/* Of those that have ended the oldest go: their keys are decided, so the control store knows them. */
+static void make_room(struct mob_idempotency *table)
+{
+    for (struct entry *entry = table->oldest, *newer; entry && is_full(table); entry = newer) {
+        newer = entry->newer;
+        if (!entry->running)
+            forget(table, entry);
+    }
+}
+
 static struct entry *add(
     struct mob_idempotency *table, struct mob_module_hash scope, struct mob_module_hash body, int64_t now_ns)
 {
-    if (table->count == table->entries_max || table->bytes > MOB_IDEMPOTENCY_BYTES_MAX)
+    make_room(table);
+    if (is_full(table))
         return NULL;
     struct entry *entry = calloc(1, sizeof *entry);
     if (!entry)
@@ -189,7 +205,7 @@ bool mob_idempotency_begin(
         run = entry != NULL;
         if (!run)
             mob_problem_replyf(
-                request, MOB_QUEUE_FULL, "%zu idempotency keys are kept already", table->count);
+                request, MOB_QUEUE_FULL, "%zu requests with an Idempotency-Key are running", table->count);
     } else if (entry->decided && memcmp(&entry->body, &body, sizeof body) != 0) {
         mob_problem_replyf(request, MOB_INVALID, "this Idempotency-Key was used with another body");
     } else if (entry->running) {

@@ -8,8 +8,9 @@
  * 422 only when this gateway has heard that decision, and until then to come again, since another gateway's
  * request may be the one that gets the key. An answer from before the decision (a body that is refused at
  * once, for which nothing was claimed) is not kept. Limits: entries_max keys,
- * MOB_IDEMPOTENCY_BODY_MAX bytes of an answer, MOB_IDEMPOTENCY_BYTES_MAX in all; a full table refuses new
- * keys (503), since dropping an old one would break its promise. Answers over MOB_IDEMPOTENCY_ROW_MAX are not
+ * MOB_IDEMPOTENCY_BODY_MAX bytes of an answer, MOB_IDEMPOTENCY_BYTES_MAX in all; of a full table the oldest
+ * that have ended go, and are asked of the control store if they come again; one that is full of running
+ * requests refuses new keys (429). Answers over MOB_IDEMPOTENCY_ROW_MAX are not
  * kept in the control store: the request runs again, under the same ids. Thread-safe.
  */
 #ifndef MOB_SERVER_API_IDEMPOTENCY_H
@@ -34,7 +35,7 @@ MOB_MUST_USE enum mob_status mob_idempotency_create(
     size_t entries_max, int64_t life_ns, struct mob_idempotency **table_out);
 void mob_idempotency_destroy(struct mob_idempotency *table);
 /* Before the handler, with the whole body there. True: run it (and the request holds the key until _finish).
- * False: the reply has been built: replayed, or 409, 422, 503. `now_ns` monotonic. */
+ * False: the reply has been built: replayed, or 409, 422, 429. `now_ns` monotonic. */
 bool mob_idempotency_begin(
     struct mob_idempotency *table, struct mob_http_request *request, const char *principal, int64_t now_ns);
 /* With the reply built. Does nothing for a request that holds no key. */

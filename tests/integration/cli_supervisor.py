@@ -6,6 +6,7 @@ ctest: timeout=300 long
 import json
 import os
 import pathlib
+import shutil
 import signal
 import stat
 import subprocess
@@ -112,6 +113,15 @@ class Cluster(Supervised):
             os.kill(supervisor, signal.SIGCONT)
         self.wait("it is there again", (self.dir / "supervisor.pid").exists)
         self.mobula("down", code=0)
+
+    def test_a_directory_that_is_removed_ends_its_cluster(self):
+        self.mobula("up", "--detach", code=0)
+        old = self.supervisor()
+        shutil.rmtree(self.dir)
+        self.wait("the end of the cluster", lambda: not pathlib.Path(f"/proc/{old}").exists())
+        self.assertFalse(self.dir.exists(), "written again")
+        self.mobula("up", "--detach", code=0)
+        self.assertEqual("ready", self.status()["state"])
 
     def test_status_names_what_has_gone_since_the_supervisor_wrote(self):
         self.mobula("up", "--detach", code=0)

@@ -232,6 +232,38 @@ def test_a_key_means_something_new_when_it_is_old():
         c.end()
 
 
+def until_full(c, body, limit):
+    """Keyed requests until one is refused for its key: how many were taken, and that answer."""
+    taken, status, head, problem = 0, 202, {}, {}
+    while taken < limit and problem.get("code") in (None, "gcs-full"):
+        status, head, data = c.call("POST", V1 + "/tasks", body, {"Idempotency-Key": f"many-{taken}"}, connection=c.many)
+        taken += status == 202
+        problem = {} if status == 202 else json.loads(data)
+        if problem:
+            time.sleep(0.2)  # lineage is on its way to PostgreSQL
+    return taken, status, head, problem
+
+
+def test_keys_take_no_more_than_their_share_of_the_cap():
+    age_s = 40  # the slowest machine sends them in less; old ones make room for new ones
+    c = Cluster("--gcs-soft-bytes", "16MiB", "--gcs-hard-bytes", "32MiB", "--flush-delay-ms", "200ms", "--flush-hot-percent", "1", "--idempotency-s", f"{age_s}s")
+    try:
+        c.deploy("arith")
+        c.many = c.connect()
+        body = {"function": "arith.add", "arguments": [1, 2]}
+        began = time.monotonic()
+        first = keyed(c, "/tasks", body, "many-0")
+        taken, status, head, problem = until_full(c, body, 20000)
+        check(status == 429 and problem.get("code") == "queue-full" and int(head.get("retry-after", 0)) > 0, "refused", taken, status, head, problem)
+        check(1000 < taken < 12000, "what a quarter of 16 MiB holds", taken)
+        if time.monotonic() - began < age_s / 2:
+            check(keyed(c, "/tasks", body, "many-0")[2] == first[2], "one that is known is answered")
+        check(c.run("arith.add", 3, 4)["result"] == 7, "without a key it goes on")
+        c.until("old keys have gone", lambda: keyed(c, "/tasks", body, "later")[0] == 202, 3 * 60 + age_s)
+    finally:
+        c.end()
+
+
 if __name__ == "__main__":
     for test_name, test in list(globals().items()):
         if test_name.startswith("test_") and (not sys.argv[1:] or any(word in test_name for word in sys.argv[1:])):
