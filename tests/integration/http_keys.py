@@ -246,7 +246,7 @@ def until_full(c, body, limit):
 
 def test_keys_take_no_more_than_their_share_of_the_cap():
     age_s = 40  # the slowest machine sends them in less; old ones make room for new ones
-    c = Cluster("--gcs-soft-bytes", "16MiB", "--gcs-hard-bytes", "32MiB", "--flush-delay-ms", "200ms", "--flush-hot-percent", "1", "--idempotency-s", f"{age_s}s")
+    c = Cluster("--postgres", "on", "--gcs-soft-bytes", "16MiB", "--gcs-hard-bytes", "32MiB", "--flush-delay-ms", "200ms", "--flush-hot-percent", "1", "--idempotency-s", f"{age_s}s")
     try:
         c.deploy("arith")
         c.many = c.connect()
