@@ -51,13 +51,16 @@ static enum mob_status write_all(struct finding *f)
     return status;
 }
 
-static bool has_task(const struct mob_gcs_cold_answer *a, struct mob_task_id wanted, bool failed)
+/* *place_out: of its end among all ends of the answer, from 1 on. */
+static bool has_task(
+    const struct mob_gcs_cold_answer *a, struct mob_task_id wanted, bool failed, uint32_t *place_out)
 {
     static struct mob_zone_map zone;
     static struct mob_entry entry;
     struct mob_block_header header;
     struct mob_block_decoder *decoder = mob_block_decoder_create();
     int found = 0;
+    uint32_t ends = 0;
     for (uint32_t i = 0; i < a->block_count; i++) {
         enum mob_status status =
             mob_block_open(decoder, a->blocks[i].bytes, a->blocks[i].length, &header, &zone);
@@ -67,6 +70,9 @@ static bool has_task(const struct mob_gcs_cold_answer *a, struct mob_task_id wan
                 mob_task_id_eq(entry.completion.head.task, wanted) &&
                 (entry.completion.head.status != MOB_OK) == failed;
             found |= spec ? 1 : end ? 2 : 0;
+            ends += entry.type == MOB_ENTRY_COMPLETION;
+            if (end)
+                *place_out = ends;
         }
     }
     mob_block_decoder_destroy(decoder);
@@ -94,10 +100,11 @@ static bool find_tasks(struct finding *f, double *us, int count)
         struct mob_gcs_cold_get q = {.upto = f->watermark,
             .get = {.query = MOB_GCS_Q_GROUP, .stream = id.stream, .group = id.index >> MOB_GROUP_SHIFT}};
         struct mob_gcs_cold_answer a;
+        uint32_t place;
         int64_t begin = bench_now();
         enum mob_status status = mob_cold_read(f->cold, f->db, &q, &a);
         us[i] = (double)(bench_now() - begin) / 1e3;
-        if (status != MOB_OK || !has_task(&a, id, find_corpus_fails(&f->corpus, task)))
+        if (status != MOB_OK || !has_task(&a, id, find_corpus_fails(&f->corpus, task), &place))
             return false;
     }
     return true;
@@ -128,8 +135,9 @@ static bool find_failures(struct finding *f, double *us, int count, double *rows
         int n = find_corpus_failures(c, function, from, from + per_hour, expected);
         if (status != MOB_OK || count_failed(&a) != n)
             return false;
-        for (int k = 0; k < n; k++)
-            if (!has_task(&a, find_corpus_task(c, expected[k]), true))
+        uint32_t before = 0, place = 0;
+        for (int k = 0; k < n; k++, before = place)
+            if (!has_task(&a, find_corpus_task(c, expected[k]), true, &place) || place <= before)
                 return false;
         rows += (uint64_t)n;
     }
