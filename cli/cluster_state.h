@@ -1,5 +1,5 @@
 /* What a supervisor says about its cluster: DIR/supervisor.json, read back, and which of its processes have
- * ended since. Any thread. */
+ * ended since. One thread: it keeps what it reads. */
 #ifndef MOB_CLI_CLUSTER_STATE_H
 #define MOB_CLI_CLUSTER_STATE_H
 
