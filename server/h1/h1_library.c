@@ -1,4 +1,6 @@
-/* What the library answers by itself becomes a problem document.
+/* Two functions that stand before the library: it calls them through the dynamic linker like anybody.
+ *
+ * MHD_queue_response: what the library answers by itself becomes a problem document.
  *
  * A request whose head the library cannot split, a malformed length and a malformed chunk never reach the
  * handler: the library queues an answer of its own, in HTML, and of some the head twice. It tells its user so
@@ -7,10 +9,15 @@
  * sees connection and status. Our answer goes first and ends the sending half, so that the library's is not
  * sent. A library that is linked so that it finds its own function never comes by: then its own words are
  * sent, which integration/http_layer tells.
+ *
+ * epoll_wait: the library's loop has room for 128 events. When a batch fills it, it asks for more before it
+ * looks at any, and with the same time-out, mostly none: where these were all, that thread and whoever is on
+ * it stand still until something else happens there (integration/http_parked). So a batch is never full.
  */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "common/base/log.h"
 #include "server/h1/h1_inner.h"
@@ -78,4 +85,11 @@ __attribute__((visibility("default"))) enum MHD_Result MHD_queue_response(
     if (!c->exchange || !c->exchange->refused) /* else it has been answered already */
         refuse(c, status);
     return h1_library_queue(mhd, status, response);
+}
+
+/* For the library; to all others in the process it is what it always was, with room for one event less. */
+__attribute__((visibility("default"))) int epoll_wait(
+    int fd, struct epoll_event *events, int max, int timeout_ms)
+{
+    return epoll_pwait(fd, events, max > 1 ? max - 1 : max, timeout_ms, NULL);
 }

@@ -46,6 +46,15 @@ def at_once(asks):
     return answers
 
 
+def thread_states(pid):
+    """A letter for each of its threads, as in proc(5)."""
+    states = []
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/stat", encoding="utf-8", errors="replace") as file:
+            states.append(file.read().rpartition(")")[2].split()[0])
+    return states
+
+
 class Cluster:
     under = ()  # what it is started by
 
@@ -130,6 +139,7 @@ class Cluster:
         os.kill(supervisor, signal.SIGSTOP)
         try:
             os.kill(pid, signal.SIGSTOP)
+            self.until("it stands still", lambda: all(state == "T" for state in thread_states(pid)), 10)
             yield pid
         finally:
             os.kill(pid, signal.SIGCONT)
