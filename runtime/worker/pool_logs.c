@@ -125,13 +125,14 @@ static void take_open(
         take_range(search, log_fd, mark->offset, next_offset - mark->offset);
 }
 
+/* index_fd: -1 when there is no index, since nothing was noted. */
 static void read_entries(struct log_search *search, int index_fd, int log_fd, uint64_t log_bytes)
 {
     struct mob_log_index entries[256], mark = {0};
     uint64_t noted = 0; /* up to here */
     bool open = false;
     ssize_t n;
-    while ((n = read(index_fd, entries, sizeof entries)) > 0) {
+    while (index_fd >= 0 && (n = read(index_fd, entries, sizeof entries)) > 0) {
         for (size_t i = 0; i < (size_t)n / sizeof entries[0]; i++) {
             const struct mob_log_index *e = &entries[i];
             bool ends =
@@ -157,7 +158,7 @@ static void read_pair(struct mob_pool *pool, uint32_t worker, const char *index_
 {
     int index_fd = open_log(pool, worker, index_suffix), log_fd = open_log(pool, worker, log_suffix);
     struct stat st;
-    if (index_fd >= 0 && log_fd >= 0 && fstat(log_fd, &st) == 0)
+    if (log_fd >= 0 && fstat(log_fd, &st) == 0)
         read_entries(search, index_fd, log_fd, (uint64_t)st.st_size);
     if (index_fd >= 0)
         close(index_fd);
@@ -186,7 +187,7 @@ void mob_pool_log_died(struct mob_pool *pool, uint32_t worker, struct mob_task_i
     if (stat(name, &log) != 0)
         return;
     mob_worker_log_name(pool->config.log_dir, worker, "idx", name);
-    int fd = open(name, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(name, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW | (log.st_size > 0 ? O_CREAT : 0), 0600);
     if (fd < 0)
         return;
     off_t end = fstat(fd, &index) == 0 ? index.st_size / (off_t)sizeof last * (off_t)sizeof last : 0;

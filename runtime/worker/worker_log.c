@@ -13,7 +13,8 @@ static struct {
     char dir[256];
     uint32_t worker;
     uint64_t file_max;
-    int fd, index_fd;
+    int fd;
+    int index_fd; /* -1 until something has been written: a file less for who writes nothing */
     uint64_t base; /* bytes of the files before this one */
     uint64_t written; /* base + what is in this file */
     struct mob_task_id task; /* that runs */
@@ -33,40 +34,53 @@ static int open_one(const char *suffix)
     return open(name, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
 }
 
-static bool open_files(void)
+static void close_one(int *fd)
 {
-    int fd = open_one("log"), index_fd = open_one("idx");
-    if (fd < 0 || index_fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0) {
-        close(fd);
-        close(index_fd);
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static bool open_log(void)
+{
+    int fd = open_one("log");
+    if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0) {
+        close_one(&fd);
         return false;
     }
-    if (log_file.fd >= 0) {
-        close(log_file.fd);
-        close(log_file.index_fd);
-    }
+    close_one(&log_file.fd);
+    close_one(&log_file.index_fd);
     log_file.fd = fd;
-    log_file.index_fd = index_fd;
     return true;
 }
 
+/* What has no older file leaves none behind: a log would have an index that is not its own. */
 static void rotate_one(const char *from, const char *to)
 {
     char old_name[MOB_LOG_NAME_MAX], new_name[MOB_LOG_NAME_MAX];
     mob_worker_log_name(log_file.dir, log_file.worker, from, old_name);
     mob_worker_log_name(log_file.dir, log_file.worker, to, new_name);
-    rename(old_name, new_name);
+    if (rename(old_name, new_name) != 0 && errno == ENOENT)
+        unlink(new_name);
 }
 
 static bool rotate(void)
 {
     rotate_one("log", "log.1");
     rotate_one("idx", "idx.1");
-    if (!open_files())
+    if (!open_log())
         return false;
     log_file.base = log_file.written;
     log_file.marked = false;
     return true;
+}
+
+static void add_to_index(const struct mob_log_index *entry)
+{
+    if (log_file.index_fd < 0)
+        log_file.index_fd = open_one("idx");
+    if (write(log_file.index_fd, entry, sizeof *entry) != (ssize_t)sizeof *entry)
+        MOB_LOG_WARN("worker", "log_index_not_written", "errno=%d", errno);
 }
 
 /* In front of its first bytes in this file. */
@@ -74,9 +88,8 @@ static void mark(void)
 {
     struct mob_log_index index = {log_file.task, log_file.written - log_file.base, 0, log_file.attempt};
     log_file.marked = true;
-    if (!mob_task_id_is_zero(log_file.task) &&
-        write(log_file.index_fd, &index, sizeof index) != (ssize_t)sizeof index)
-        MOB_LOG_WARN("worker", "log_index_not_written", "errno=%d", errno);
+    if (!mob_task_id_is_zero(log_file.task))
+        add_to_index(&index);
 }
 
 void mob_worker_log_task(struct mob_task_id task, uint32_t attempt)
@@ -137,8 +150,7 @@ uint32_t mob_worker_log_note(uint64_t written, char *tail_out, uint32_t size)
         log_file.task, from, wrote < UINT32_MAX ? (uint32_t)wrote : UINT32_MAX, log_file.attempt};
     if (index.bytes == 0)
         return 0;
-    if (write(log_file.index_fd, &index, sizeof index) != (ssize_t)sizeof index)
-        MOB_LOG_WARN("worker", "log_index_not_written", "errno=%d", errno);
+    add_to_index(&index);
     uint32_t bytes = index.bytes < size ? index.bytes : size;
     ssize_t n = pread(log_file.fd, tail_out, bytes, (off_t)(index.offset + index.bytes - bytes));
     return n > 0 ? (uint32_t)n : 0;

@@ -2,7 +2,7 @@
  * ranges.
  *
  *   LOG_DIR/worker-7.log    LOG_DIR/worker-7.log.1   the file before it
- *   LOG_DIR/worker-7.idx    LOG_DIR/worker-7.idx.1   struct mob_log_index each
+ *   LOG_DIR/worker-7.idx    LOG_DIR/worker-7.idx.1   struct mob_log_index each; none when nothing was noted
  *
  * stdio writes through functions of ours, which count: whether a task wrote anything costs no system call.
  * The first write of a task in a file puts a mark into the index, so that its output can be read while it
@@ -29,7 +29,7 @@ _Static_assert(sizeof(struct mob_log_index) == 32, "entries of earlier versions 
 void mob_worker_log_name(
     const char *log_dir, uint32_t worker, const char *suffix, char out[MOB_LOG_NAME_MAX]);
 
-/* In the worker, once: opens the files and takes over descriptors 1 and 2 and stdio. */
+/* In the worker, once: opens the log and takes over descriptors 1 and 2 and stdio. */
 MOB_MUST_USE enum mob_status mob_worker_log_open(const struct mob_worker_config *config, uint32_t worker);
 /* This attempt of this task runs from now on: what is written is its. */
 void mob_worker_log_task(struct mob_task_id task, uint32_t attempt);

@@ -47,10 +47,10 @@ def at_once(asks):
 
 
 def thread_states(pid):
-    """A letter for each of its threads, as in proc(5)."""
+    """A letter for each of its threads that has not ended, as in proc(5)."""
     states = []
     for thread in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{thread}/stat", encoding="utf-8", errors="replace") as file:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/stat", encoding="utf-8", errors="replace") as file:
             states.append(file.read().rpartition(")")[2].split()[0])
     return states
 
