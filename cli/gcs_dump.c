@@ -169,12 +169,14 @@ static void print_block(
     static struct mob_zone_map zone;
     static struct mob_entry entry;
     struct mob_block_header header;
+    uint32_t shard;
+    uint64_t seq = mob_gcs_position_in_shard(row->seq, &shard);
     enum mob_status status = mob_block_open(decoder, row->bytes, row->length, &header, &zone);
     while (status == MOB_OK && (status = mob_block_next(decoder, &entry)) == MOB_OK) {
         if (!concerns(d, &entry))
             continue;
-        json_t *line = json_pack("{s:I,s:I,s:I,s:s}", "seq", (json_int_t)row->seq, "incarnation",
-            (json_int_t)row->incarnation, "block", (json_int_t)row->number, "from",
+        json_t *line = json_pack("{s:i,s:I,s:I,s:I,s:s}", "shard", (int)shard, "seq", (json_int_t)seq,
+            "incarnation", (json_int_t)row->incarnation, "block", (json_int_t)row->number, "from",
             row->recut ? "postgres" : "redis");
         const char *type = add_fields(line, &header, &entry);
         json_object_set_new(line, "entry", json_string(type));
@@ -184,7 +186,8 @@ static void print_block(
         d->printed++;
     }
     if (status != MOB_CLOSED)
-        cli_say("the block at %" PRIu64 " does not decode: %s", row->seq, mob_status_text(status));
+        cli_say(
+            "the block at %" PRIu64 " of shard %u does not decode: %s", seq, shard, mob_status_text(status));
 }
 
 static bool print_group(struct dump *d, struct mob_block_decoder *decoder, struct mob_task_id group)

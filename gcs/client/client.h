@@ -116,6 +116,13 @@ static inline uint64_t mob_gcs_shard_position(uint32_t shards, uint32_t shard, u
 {
     return shards < 2 ? position : position | (uint64_t)(shard + 1) << MOB_GCS_POSITION_SHARD_SHIFT;
 }
+/* Taken apart again: the position that its shard gave, and that shard (0 when there is one). */
+static inline uint64_t mob_gcs_position_in_shard(uint64_t position, uint32_t *shard_out)
+{
+    uint32_t above = (uint32_t)(position >> MOB_GCS_POSITION_SHARD_SHIFT);
+    *shard_out = above == 0 ? 0 : above - 1;
+    return position & ((UINT64_C(1) << MOB_GCS_POSITION_SHARD_SHIFT) - 1);
+}
 
 /* The chain of a client of one shard (mob_gcs_shard), as it last heard of it; epoch 0: it has not, or there
  * is no master, and one member. */

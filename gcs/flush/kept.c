@@ -97,8 +97,8 @@ static enum mob_status note_edges(struct reader *r, const struct mob_gcs_block_r
     static _Thread_local struct mob_zone_map zone;
     static _Thread_local struct mob_entry entry;
     struct mob_block_header header;
-    bool several = mob_gcs_shard_count(r->gcs) > 1;
-    uint64_t in_shard = (1ull << MOB_GCS_POSITION_SHARD_SHIFT) - 1;
+    uint32_t shard;
+    uint64_t seq = mob_gcs_position_in_shard(row->seq, &shard);
     enum mob_status status = mob_block_open(r->decoder, row->bytes, row->length, &header, &zone);
     while (status == MOB_OK && (status = mob_block_next(r->decoder, &entry)) == MOB_OK) {
         bool is_edge = entry.type == MOB_ENTRY_EDGE || entry.type == MOB_ENTRY_SKIP;
@@ -108,8 +108,8 @@ static enum mob_status note_edges(struct reader *r, const struct mob_gcs_block_r
             return MOB_NO_MEMORY;
         r->edges[r->edge_count++] = (struct edge){.call = entry.edge.task,
             .position = entry.edge.position,
-            .shard = several ? (int32_t)(row->seq >> MOB_GCS_POSITION_SHARD_SHIFT) - 1 : 0,
-            .seq = (int64_t)(several ? row->seq & in_shard : row->seq)};
+            .shard = (int32_t)shard,
+            .seq = (int64_t)seq};
     }
     return status == MOB_CLOSED ? MOB_OK : status;
 }

@@ -46,11 +46,12 @@ static void on_spec(struct translation *t, const struct mob_entry *entry)
 {
     const struct mob_spec_head *head = &entry->spec.head;
     event_specs_note(t->sink->specs, head);
-    const struct function_name *function = engine_function_of(t->sink->engine, head->function);
+    char name[ENGINE_FULL_NAME_MAX];
+    engine_full_name(t->sink->engine, head->function, head->kind, head->method, name, sizeof name);
     struct mob_text data = {0};
     size_t length;
     mob_text_puts(&data, "{\"function\":");
-    mob_text_json_cstring(&data, function ? function->name : "");
+    mob_text_json_cstring(&data, name);
     mob_text_printf(&data, ",\"attempt\":%u}", head->attempt);
     char *text = mob_text_take(&data, &length);
     publish(t, head->task, entry->submitted_ns,

@@ -97,7 +97,8 @@ static enum mob_status ask_edges(struct reading *reading, uint64_t after)
 
 static uint64_t edge_search_begin(const struct reading *reading)
 {
-    uint64_t in_shard = reading->edge.until & ((1ull << MOB_GCS_POSITION_SHARD_SHIFT) - 1);
+    uint32_t shard;
+    uint64_t in_shard = mob_gcs_position_in_shard(reading->edge.until, &shard);
     return in_shard > reading->edge.back ? reading->edge.until - reading->edge.back : 0;
 }
 
@@ -326,14 +327,8 @@ bool engine_is_actor(const struct engine_found *found)
 json_t *engine_record_row(struct engine *engine, const struct task_record *record)
 {
     const struct mob_spec_head *head = &record->spec;
-    const struct function_name *function = engine_function_of(engine, head->function);
-    struct lineage_names names = engine_names(engine);
-    char name[640], called[128];
-    const char *method = head->kind == MOB_KIND_ACTOR_CALL
-        ? names.method(names.cls, head->function, head->method, called, sizeof called)
-        : NULL;
-    snprintf(
-        name, sizeof name, "%s%s%s", function ? function->name : "", method ? "." : "", method ? method : "");
+    char name[ENGINE_FULL_NAME_MAX];
+    engine_full_name(engine, head->function, head->kind, head->method, name, sizeof name);
     return task_row(name, head, record->tail, record->job, record->submitted_wall_ns / 1000);
 }
 

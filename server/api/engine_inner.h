@@ -418,6 +418,10 @@ void engine_stream_values(
     struct flight *flight, uint32_t count, void (*then)(struct flight *flight, char *json));
 /* engine_lineage.c */
 struct lineage_names engine_names(struct engine *engine);
+enum { ENGINE_FULL_NAME_MAX = 640 };
+/* "module.function", and of an actor's call "module.Class.method"; "" when it is not known. */
+void engine_full_name(struct engine *engine, struct mob_function_id id, uint8_t kind, uint16_t method,
+    char *out, size_t capacity);
 void engine_start_lineage(struct flight *flight);
 
 /* engine_lists.c: tasks, and objects */

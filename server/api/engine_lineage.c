@@ -45,6 +45,16 @@ static const char *node_name(void *cls, uint64_t incarnation)
     return engine_node_name(cls, incarnation);
 }
 
+void engine_full_name(struct engine *engine, struct mob_function_id id, uint8_t kind, uint16_t method,
+    char *out, size_t capacity)
+{
+    const struct function_name *f = engine_function_of(engine, id);
+    char called[128];
+    const char *name =
+        kind == MOB_KIND_ACTOR_CALL ? method_name(engine, id, method, called, sizeof called) : NULL;
+    snprintf(out, capacity, "%s%s%s", f ? f->name : "", name ? "." : "", name ? name : "");
+}
+
 struct lineage_names engine_names(struct engine *engine)
 {
     return (struct lineage_names){engine, function_name, module_hash, method_name, node_name};

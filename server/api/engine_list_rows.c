@@ -116,7 +116,7 @@ static void task_entry(struct scan *scan, const struct mob_entry *entry,
         pass_over(scan, head->task);
         return;
     }
-    char name[640];
+    char name[ENGINE_FULL_NAME_MAX];
     scan_full_name(scan, head->function, head->kind, head->method, name, sizeof name);
     json_t *row = task_row(name, head, entry->spec.tail, header->job, submitted_us);
     if (add_row(scan, row, mob_object_of(head->task, 0), place, scan_turn_ns(header, submitted_us * 1000)) &&

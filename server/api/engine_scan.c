@@ -65,12 +65,8 @@ static const char *scan_function_name(struct scan *scan, struct mob_function_id 
 void scan_full_name(
     struct scan *scan, struct mob_function_id id, uint8_t kind, uint16_t method, char *out, size_t capacity)
 {
-    struct lineage_names names = engine_names(scan->flight->engine);
-    const char *function = scan_function_name(scan, id);
-    char called[128];
-    const char *name =
-        kind == MOB_KIND_ACTOR_CALL ? names.method(names.cls, id, method, called, sizeof called) : NULL;
-    snprintf(out, capacity, "%s%s%s", function ? function : "", name ? "." : "", name ? name : "");
+    scan_function_name(scan, id); /* notes one that has to be asked for */
+    engine_full_name(scan->flight->engine, id, kind, method, out, capacity);
 }
 
 int64_t scan_wall_us(const struct mob_block_header *header, int64_t mono_ns)

@@ -182,7 +182,8 @@ static void ask_rest(struct spec_search *s)
 /* A commit position is 0 at the beginning of its shard. */
 static uint64_t in_shard(uint64_t position)
 {
-    return position & ((1ull << MOB_GCS_POSITION_SHARD_SHIFT) - 1);
+    uint32_t shard;
+    return mob_gcs_position_in_shard(position, &shard);
 }
 
 static void ask_before_end(struct spec_search *s)

@@ -138,7 +138,7 @@ static void trace_task(
     int64_t begin = scan_wall_us(header, c->started_ns), end = scan_wall_us(header, c->finished_ns);
     if (!c->started_ns || end < line->from_us || begin > line->to_us)
         return;
-    char id[MOB_ID_TEXT_MAX], name[640] = "";
+    char id[MOB_ID_TEXT_MAX], name[ENGINE_FULL_NAME_MAX] = "";
     trace_tracks_note(&line->tracks, header->incarnation, c->worker, 0);
     trace_items_begin(&line->items, t, end);
     trace_items_slice(&line->items, c->task,
@@ -373,7 +373,7 @@ static void choose(struct scan *scan)
 
 static void give_name(struct scan *scan, struct trace_item *item, const struct task_record *record)
 {
-    char name[640] = "";
+    char name[ENGINE_FULL_NAME_MAX] = "";
     scan_full_name(scan, record->spec.function, record->spec.kind, record->spec.method, name, sizeof name);
     if (name[0])
         item->name = strdup(name);

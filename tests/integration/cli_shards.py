@@ -265,6 +265,9 @@ def test_the_whole_cluster_starts_again(c):
     check(verify.returncode == 0 and "shard 1: " in verify.stdout, "verify", verify.stdout, verify.stderr)
     dump = mobula(c, "gcs", "dump", before[0])
     check(dump.returncode == 0 and before[0] in dump.stdout, "dump", dump.stdout, dump.stderr)
+    newest = {store["shard"]: store["member"]["committed"] for store in stores(c)}
+    for line in map(json.loads, dump.stdout.splitlines()):
+        check(0 < line["seq"] <= newest.get(line["shard"], 0), "positions of dump are those of status", line, newest)
     # killed, not stopped
     os.kill(int((pathlib.Path(c.directory) / "supervisor.pid").read_text().split()[0]), signal.SIGKILL)
     c.up()
