@@ -192,7 +192,7 @@ static void print(const struct config *config)
     }
     json_decref(all);
     if (call->format == CLI_TABLE && has_next)
-        cli_say("NEXT is what `mobula down` and `mobula up`, here and without flags, would change");
+        cli_say("NEXT is what `mobula down` and `mobula up`, here and with the same flags, would change");
 }
 
 enum cli_exit cmd_config(struct cli_call *call)

@@ -40,6 +40,16 @@ static const char *colour_of(const struct cli_call *call, const char *state)
     return strcmp(state, "ready") == 0 ? "\033[32m" : strcmp(state, "waiting") == 0 ? "\033[31m" : "\033[33m";
 }
 
+static int name_width(const struct cluster_state *state)
+{
+    int width = 9;
+    for (int i = 0; i < state->count; i++) {
+        int length = (int)strlen(state->processes[i].name);
+        width = length > width ? length : width;
+    }
+    return width;
+}
+
 static void print_table(const struct cli_call *call, const struct cluster_state *state)
 {
     char age[24], pid[16];
@@ -49,20 +59,20 @@ static void print_table(const struct cli_call *call, const struct cluster_state 
         ago(state->started_us, age));
     printf("gateway  %s%s\n", state->address[0] ? "http://" : "-", state->address);
     printf("state    %s\n\n", cli_directory(call));
-    printf("%-9s %-9s %8s %8s %9s  %s\n", "PROCESS", "STATE", "PID", "FOR", "RESTARTS", "LAST END");
+    int width = name_width(state);
+    printf("%-*s %-9s %8s %8s %9s  %s\n", width, "PROCESS", "STATE", "PID", "FOR", "RESTARTS", "LAST END");
     for (int i = 0; i < state->count; i++) {
         const struct cluster_process *process = &state->processes[i];
         snprintf(pid, sizeof pid, "%d", process->pid);
-        printf("%-9s %s%-9s%s %8s %8s %9u  %s%s%s\n", process->name, colour_of(call, process->state),
+        printf("%-*s %s%-9s%s %8s %8s %9u  %s%s%s\n", width, process->name, colour_of(call, process->state),
             process->state, plain, process->pid > 0 ? pid : "-",
             process->pid > 0 ? ago(process->started_us, age) : "-", process->restarts, process->last_exit,
             process->last_line[0] ? ": " : "", process->last_line);
         gone |= strcmp(process->state, CLUSTER_PROCESS_GONE) == 0;
     }
     if (gone)
-        cli_say(
-            "what is gone ended since the supervisor last wrote its state; is the disk full? mobula doctor "
-            "says");
+        cli_say("what is gone has ended, and the supervisor has not written so yet; if it stays gone, is the "
+                "disk full? mobula doctor says");
 }
 
 enum cli_exit cmd_status(struct cli_call *call)

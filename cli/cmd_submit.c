@@ -171,6 +171,7 @@ enum cli_exit cmd_submit(struct cli_call *call)
         return CLI_USAGE;
     enum cli_exit exit_code = api_open(call, &api);
     api.deadline_ns = deadline_ns == INT64_MAX ? 0 : deadline_ns;
+    futures_detach_before_answer();
     if (exit_code == CLI_OK)
         exit_code = api_json(&api, "POST", API_PREFIX "/tasks", headers, body, &answer);
     if (exit_code == CLI_OK && wait)

@@ -89,6 +89,13 @@ static bool write_bytes(void *arg, const void *bytes, size_t length)
     return fwrite(bytes, 1, length, output->file) == length;
 }
 
+/* With other commands --output picks a form, so who writes one here hardly means a file. */
+static bool is_form_elsewhere(const char *output)
+{
+    return strcmp(output, "json") == 0 || strcmp(output, "jsonl") == 0 || strcmp(output, "table") == 0 ||
+        strcmp(output, "name") == 0;
+}
+
 enum cli_exit cmd_timeline(struct cli_call *call)
 {
     static struct api api;
@@ -97,6 +104,10 @@ enum cli_exit cmd_timeline(struct cli_call *call)
     long long limit;
     if (!cli_option_number(call, "limit", 100000, 1, 1000000, &limit))
         return CLI_USAGE;
+    if (path_out && is_form_elsewhere(path_out)) {
+        cli_say("--output of timeline is a file, - for standard output; ./%s is one of that name", path_out);
+        return CLI_USAGE;
+    }
     if (job && !http_encode(job, encoded, sizeof encoded)) {
         cli_say("that is no job");
         return CLI_USAGE;

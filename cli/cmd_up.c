@@ -52,6 +52,21 @@ static bool gateway_is_ready(const char *address)
     return ready;
 }
 
+/* Flags that change nothing, since the cluster runs already with something else. */
+static void say_what_is_not_in_force(const struct cli_call *call)
+{
+    static struct mob_settings running; /* some KiB */
+    bool known[MOB_SETTINGS_COUNT];
+    if (running_settings_read(cli_directory(call), &running, known) != MOB_OK)
+        return;
+    for (int id = 0; id < MOB_SETTINGS_COUNT; id++) {
+        const struct mob_setting_value *asked = &call->settings.values[id], *is = &running.values[id];
+        if (asked->source == MOB_SOURCE_FLAG && known[id] && strcmp(asked->text, is->text) != 0)
+            cli_say("--%s %s is not in force, it runs with %s: mobula down, then up",
+                mob_setting_row((enum mob_setting)id)->name, asked->text, is->text[0] ? is->text : "none");
+    }
+}
+
 /* Somebody runs in the directory already: that is fine, once it is ready. False: it has ended meanwhile, so
  * start. */
 static bool join_running(const struct cli_call *call, enum cli_exit *exit_out)
@@ -65,6 +80,7 @@ static bool join_running(const struct cli_call *call, enum cli_exit *exit_out)
         pid_t supervisor = state_dir_supervisor(cli_directory(call));
         if (serves && gateway_is_ready(state.address) && supervisor != 0 && !state_process_ends(supervisor)) {
             cli_say("it runs already in %s", cli_directory(call));
+            say_what_is_not_in_force(call);
             print_where(call);
             *exit_out = CLI_OK;
             return true;

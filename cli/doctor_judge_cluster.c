@@ -97,6 +97,14 @@ static void judge_member(const struct doctor_member *m, struct doctor_report *ou
         check = doctor_add(out, "members", DOCTOR_FAIL, "%s %s", m->name, what_store_is(m->store));
         doctor_means(check, "nothing is acknowledged by its chain meanwhile");
         doctor_todo(check, "make room on the disk and in memory; see disk-room and memory");
+    } else if (strcmp(m->state, "idle") == 0) {
+        check = doctor_add(out, "members", DOCTOR_WARN, "%s waits for the master's word", m->name);
+        doctor_means(check, "its chain does not serve with it");
+        doctor_todo(check,
+            "look again in some seconds; after everything died a chain waits for each member that may have "
+            "what was written last: DIR/logs/master.log names those (waits_for_members), and if their data "
+            "is "
+            "lost for good, mobula down, then up with --gcs-start-without-all on");
     } else if (strcmp(m->state, "serving") != 0) {
         check = doctor_add(out, "members", DOCTOR_WARN, "%s is %s", m->name, m->state);
         doctor_means(check, "its chain is not whole: another failure may stop it");

@@ -25,7 +25,7 @@ bool futures_deadline(const struct cli_call *call, int64_t *deadline_ns_out)
     return true;
 }
 
-/* Ctrl-C leaves the work alone, and says how to come back. */
+/* What Ctrl-C says: it leaves the work alone. */
 static char interrupted_text[256];
 
 static void on_interrupt(int number)
@@ -39,6 +39,13 @@ static void detach_on_interrupt(const char *object_id)
 {
     snprintf(interrupted_text, sizeof interrupted_text,
         "\nmobula: it goes on without you; mobula get %s waits for it\n", object_id);
+    signal(SIGINT, on_interrupt);
+}
+
+void futures_detach_before_answer(void)
+{
+    snprintf(interrupted_text, sizeof interrupted_text,
+        "\nmobula: it may have been submitted, and goes on then; mobula list tasks shows it\n");
     signal(SIGINT, on_interrupt);
 }
 

@@ -6,6 +6,8 @@
 
 /* The deadline that --timeout SECONDS asks for; INT64_MAX without it. False, after saying so: no number. */
 bool futures_deadline(const struct cli_call *call, int64_t *deadline_ns_out);
+/* From now on Ctrl-C ends the program with a word on the work that goes on, of which no id is known yet. */
+void futures_detach_before_answer(void);
 /* Long-polls until the object is ready or has failed, then prints its value (or its bytes), or says its
  * error. CLI_TIMEOUT after the deadline, saying how to come back. */
 enum cli_exit futures_print(

@@ -237,6 +237,14 @@ static void print_recoveries(struct gcs_call *g, bool json)
 
 /* ---- what was lost ---- */
 
+/* An earlier version wrote ids of clients as numbers that are too large for the reader: then as text. */
+static json_t *loss_row(const struct mob_gcs_kv *kv)
+{
+    const char *text = (const char *)kv->value;
+    json_t *row = json_loadb(text, kv->value_length, 0, NULL);
+    return row != NULL ? row : json_pack("{s:s%}", "text", text, (size_t)kv->value_length);
+}
+
 /* The newest ones: there is one for each client or log that missed something. */
 static json_t *newest_losses(struct gcs_call *g)
 {
@@ -250,8 +258,7 @@ static json_t *newest_losses(struct gcs_call *g)
             break;
         const struct mob_gcs_answer *a = mob_gcs_result_answer(r);
         for (uint32_t i = 0; i < a->kv_count; i++) {
-            json_array_append_new(
-                rows, json_loadb((const char *)a->kvs[i].value, a->kvs[i].value_length, 0, NULL));
+            json_array_append_new(rows, loss_row(&a->kvs[i]));
             if (json_array_size(rows) > LOSSES_SHOWN)
                 json_array_remove(rows, 0);
         }

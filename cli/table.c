@@ -56,8 +56,9 @@ void table_cell(const char *key, const json_t *value, char *out, size_t capacity
         fill(out, capacity, "-");
     } else if (json_is_string(value)) {
         fill(out, capacity, *json_string_value(value) ? json_string_value(value) : "-");
-        for (char *c = out; *c; c++)
-            *c = (unsigned char)*c < ' ' ? ' ' : *c; /* one cell, one line */
+        bool of_class = strcmp(key, "signature") == 0; /* a line for each method */
+        for (char *c = out; *c; c++) /* one cell, one line */
+            *c = *c == '\n' && of_class ? ';' : (unsigned char)*c < ' ' ? ' ' : *c;
     } else if (json_is_integer(value) && ends_with(key, "_us")) {
         fill_time(out, capacity, json_integer_value(value));
     } else {

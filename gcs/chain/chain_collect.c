@@ -221,11 +221,8 @@ static enum mob_status name_later(struct mob_chain *c, const struct mob_chain_lo
 static enum mob_status name_client(struct mob_chain *c, uint64_t client, uint64_t next, int64_t wall_ns)
 {
     bool is_log = (client & MOB_GCS_CLIENT_BIT) == 0;
-    char text[256];
-    snprintf(text, sizeof text,
-        "{\"kind\":\"%s\",\"%s\":%llu,\"first_missing\":%llu,\"missing\":null,\"wall_ns\":%lld}",
-        is_log ? "log" : "client", is_log ? "incarnation" : "client", (unsigned long long)client,
-        (unsigned long long)(is_log ? next - 1 : next), (long long)wall_ns);
+    char text[MOB_CHAIN_LOSS_TEXT_MAX];
+    mob_chain_loss_text(client, next, NULL, wall_ns, text);
     struct mob_chain_loss what = {.seal = is_log ? client : 0, .expire = is_log ? 0 : client};
     return name_later(c, &what, text);
 }

@@ -271,6 +271,12 @@ MOB_MUST_USE enum mob_status mob_chain_resolve(
     struct mob_chain *c, const struct mob_chain_put *put, uint64_t seq, struct mob_chain_entry *entry);
 /* Changes the tables as `entry` says; MOB_NO_MEMORY or MOB_GCS_FULL change nothing. */
 MOB_MUST_USE enum mob_status mob_chain_apply(struct mob_chain *c, const struct mob_chain_entry *entry);
+/* What a LOSS entry says of a log or a client that lacks its request `next` and those behind it: how many, or
+ * NULL when nobody knows. A client's id is in hexadecimal digits, as logs have it: it is above all integers
+ * that readers of JSON take. */
+#define MOB_CHAIN_LOSS_TEXT_MAX 256
+void mob_chain_loss_text(uint64_t client, uint64_t next, const uint64_t *missing, int64_t wall_ns,
+    char out[MOB_CHAIN_LOSS_TEXT_MAX]);
 /* A LOSS entry at `seq`: text says what may be missing. `skip` or NULL: a client goes on behind a hole. */
 struct mob_chain_skip {
     uint64_t client, last;

@@ -1,6 +1,7 @@
 /* What each operation means: first resolved against the tables into absolute values, then applied. */
 #include "gcs/chain/chain_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/base/hash.h"
@@ -251,6 +252,22 @@ enum mob_status mob_chain_apply(struct mob_chain *c, const struct mob_chain_entr
     default:
         return MOB_OK;
     }
+}
+
+void mob_chain_loss_text(uint64_t client, uint64_t next, const uint64_t *missing, int64_t wall_ns,
+    char out[MOB_CHAIN_LOSS_TEXT_MAX])
+{
+    char id[48], count[24] = "null";
+    bool is_log = (client & MOB_GCS_CLIENT_BIT) == 0;
+    if (missing != NULL)
+        snprintf(count, sizeof count, "%llu", (unsigned long long)*missing);
+    snprintf(
+        id, sizeof id, is_log ? "\"incarnation\":%llu" : "\"client\":\"%llx\"", (unsigned long long)client);
+    /* A log's first request is its registration, so its blocks count from one behind. */
+    snprintf(out, MOB_CHAIN_LOSS_TEXT_MAX,
+        "{\"kind\":\"%s\",%s,\"first_missing\":%llu,\"missing\":%s,\"wall_ns\":%lld}",
+        is_log ? "log" : "client", id, (unsigned long long)(is_log ? next - 1 : next), count,
+        (long long)wall_ns);
 }
 
 enum mob_status mob_chain_append_loss(

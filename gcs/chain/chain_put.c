@@ -29,13 +29,9 @@ static enum mob_status attach_hole(
     struct mob_chain *c, struct mob_chain_client *client, const struct mob_chain_attach *attach)
 {
     bool is_log = (client->id & MOB_GCS_CLIENT_BIT) == 0;
-    uint64_t first = client->last + 1, id = client->id;
-    char text[256];
-    snprintf(text, sizeof text,
-        "{\"kind\":\"%s\",\"%s\":%llu,\"first_missing\":%llu,\"missing\":%llu,\"wall_ns\":%lld}",
-        is_log ? "log" : "client", is_log ? "incarnation" : "client", (unsigned long long)id,
-        (unsigned long long)(is_log ? first - 1 : first), (unsigned long long)(attach->kept - first),
-        (long long)attach->wall_ns);
+    uint64_t first = client->last + 1, id = client->id, missing = attach->kept - first;
+    char text[MOB_CHAIN_LOSS_TEXT_MAX];
+    mob_chain_loss_text(id, first, &missing, attach->wall_ns, text);
     MOB_LOG_ERROR("gcs", "committed_requests_lost", "what=%s", text);
     struct mob_chain_skip skip = {id, attach->kept - 1};
     if (!is_log && c->collecting) { /* what it keeps comes back first, and there is no other member yet */
@@ -68,12 +64,8 @@ static enum mob_status name_late(struct mob_chain *c, const struct mob_chain_att
             return MOB_OK;
     if (mob_chain_room(c) == 0)
         return MOB_QUEUE_FULL;
-    bool is_log = (attach->client & MOB_GCS_CLIENT_BIT) == 0;
-    char text[256];
-    snprintf(text, sizeof text,
-        "{\"kind\":\"%s\",\"%s\":%llu,\"first_missing\":%u,\"missing\":%llu,\"wall_ns\":%lld}",
-        is_log ? "log" : "client", is_log ? "incarnation" : "client", (unsigned long long)attach->client,
-        is_log ? 0u : 1u, (unsigned long long)attach->answered, (long long)attach->wall_ns);
+    char text[MOB_CHAIN_LOSS_TEXT_MAX];
+    mob_chain_loss_text(attach->client, 1, &attach->answered, attach->wall_ns, text);
     MOB_LOG_ERROR("gcs", "came_after_collecting", "what=%s", text);
     enum mob_status status = mob_chain_append_loss(c, c->applied + 1, text, NULL);
     if (status == MOB_OK)

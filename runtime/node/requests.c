@@ -267,7 +267,32 @@ static void cancel_below(const struct request *r, const json_t *in)
         told_below(r->node, to, MOB_INVALID, 0);
 }
 
-/* JSON {"op": "open"|"end"|"list"|"get"|"functions"|"actors"|"cancel_below", ...} */
+/* Asked again, it has ended. */
+static void end_job(const struct request *r, struct node_job *job)
+{
+    static const char why[] = "the standing job takes the work that names no job, so it does not end";
+    if (job && job->standing && job->state != JOB_ENDED) {
+        reply(r, MOB_DENIED, why, sizeof why - 1);
+        return;
+    }
+    if (job)
+        node_job_end(r->node, job, true);
+    reply(r, job ? MOB_OK : MOB_NOT_FOUND, job ? "{}" : NULL, job ? 2 : 0);
+}
+
+/* Its lineage goes. In a request of its own: that of its end may be sent again by anything on the way. */
+static void purge_job(const struct request *r, struct node_job *job)
+{
+    static const char why[] = "the job has not ended; without purge, this request ends it";
+    if (!job)
+        reply(r, MOB_NOT_FOUND, NULL, 0);
+    else if (job->state != JOB_ENDED)
+        reply(r, MOB_IN_USE, why, sizeof why - 1);
+    else
+        node_job_delete(r->node, r->client, r->number, job);
+}
+
+/* JSON {"op": "open"|"end"|"purge"|"list"|"get"|"functions"|"actors"|"cancel_below", ...} */
 static void job_request(const struct request *r)
 {
     json_t *in = json_loadb((const char *)r->payload, r->bytes, JSON_REJECT_DUPLICATES, NULL);
@@ -295,20 +320,9 @@ static void job_request(const struct request *r)
         else
             reply(r, MOB_QUEUE_FULL, NULL, 0);
     } else if (strcmp(op, "end") == 0) {
-        if (job && job->state == JOB_ENDED) {
-            node_job_delete(r->node, r->client, r->number, job); /* ended before: its lineage goes */
-            json_decref(in);
-            return;
-        }
-        if (job && job->standing) {
-            static const char why[] = "the standing job takes the work that names no job, so it does not end";
-            reply(r, MOB_DENIED, why, sizeof why - 1);
-            json_decref(in);
-            return;
-        }
-        if (job)
-            node_job_end(r->node, job, true);
-        reply(r, job ? MOB_OK : MOB_NOT_FOUND, job ? "{}" : NULL, job ? 2 : 0);
+        end_job(r, job);
+    } else if (strcmp(op, "purge") == 0) {
+        purge_job(r, job);
     } else if (strcmp(op, "cancel_below") == 0) {
         cancel_below(r, in);
     } else if (strcmp(op, "functions") == 0) {

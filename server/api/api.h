@@ -147,6 +147,8 @@ bool mob_api_prefer_wait(struct mob_http_request *request, double *seconds_out);
 /* A whole number in the query; `absent` when not there. False: answered with 400. */
 bool mob_api_query_int(struct mob_http_request *request, const char *name, int64_t min, int64_t max,
     int64_t absent, int64_t *out);
+/* true or false; absent is false. False: answered with 400. */
+bool mob_api_query_flag(struct mob_http_request *request, const char *name, bool *out);
 /* Query parameters other than `names` (as in mob_body_fields) are refused. False: answered with 400. */
 bool mob_api_query_only(struct mob_http_request *request, const char *names);
 

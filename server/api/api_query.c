@@ -105,6 +105,17 @@ bool mob_api_query_int(struct mob_http_request *request, const char *name, int64
     return true;
 }
 
+bool mob_api_query_flag(struct mob_http_request *request, const char *name, bool *out)
+{
+    char text[8];
+    enum mob_status status = mob_http_query(request, name, text, sizeof text);
+    *out = status == MOB_OK && strcmp(text, "true") == 0;
+    if (status == MOB_NOT_FOUND || *out || (status == MOB_OK && strcmp(text, "false") == 0))
+        return true;
+    mob_api_fail(request, MOB_BAD_REQUEST, "%s must be true or false", name);
+    return false;
+}
+
 static bool is_repeated(const char *rest, const char *name, size_t length)
 {
     for (const char *at = rest; *at == '&'; at += 1 + strcspn(at + 1, "&"))

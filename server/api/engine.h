@@ -49,7 +49,7 @@ enum mob_engine_verb {
     MOB_ENGINE_FUNCTION_PUT, /* upload */
     MOB_ENGINE_FUNCTION_DELETE, /* query.id: a module's hash, or name@hash */
     MOB_ENGINE_JOB_OPEN, /* job */
-    MOB_ENGINE_JOB_END, /* id */
+    MOB_ENGINE_JOB_END, /* id, purge */
     MOB_ENGINE_ENDPOINT_PUT, /* endpoint */
     MOB_ENGINE_ENDPOINT_DELETE,
     MOB_ENGINE_INFER, /* infer: a read-only actor call; its bodies never enter the GCS */
@@ -249,6 +249,7 @@ struct mob_engine_query {
     uint64_t offset;
     int64_t from_us, to_us, wait_deadline_ns;
     bool follow, force;
+    bool purge; /* of a job that has ended: its history */
     uint32_t attempt; /* of a task's log; 0: all */
     uint64_t total; /* out: size of a log */
     bool ended; /* out: the log will not grow */

@@ -272,6 +272,7 @@ void engine_job_has_ended(struct flight *flight)
 void engine_start_job_end(struct flight *flight)
 {
     char request[128];
-    snprintf(request, sizeof request, "{\"op\":\"end\",\"id\":\"%s\"}", flight->op->query.id);
+    snprintf(request, sizeof request, "{\"op\":\"%s\",\"id\":\"%s\"}",
+        flight->op->query.purge ? "purge" : "end", flight->op->query.id);
     flight_ask(flight, "job", request, on_job_ended);
 }

@@ -114,7 +114,9 @@ static bool refused_for_memory(struct flight *flight)
         return false;
     flight->op->error.retry_after_s = 1;
     flight_fail(flight, MOB_GCS_FULL, NULL,
-        "the control store holds %llu bytes of %llu: end jobs and delete them, or raise gcs-soft-bytes",
+        "the control store holds %llu bytes of %llu: purge ended jobs (DELETE /api/v1/jobs/{id}?purge=true), "
+        "or "
+        "raise gcs-soft-bytes",
         (unsigned long long)at.memory_bytes, (unsigned long long)at.memory_soft_bytes);
     return true;
 }

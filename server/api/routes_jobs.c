@@ -44,6 +44,9 @@ void mob_api_job_end(struct mob_api *api, struct mob_http_request *request)
 {
     (void)api;
     struct mob_job_id id;
+    bool purge;
+    if (!mob_api_query_only(request, "purge\0") || !mob_api_query_flag(request, "purge", &purge))
+        return;
     if (mob_job_id_parse(request->segment_values[0], &id) != MOB_OK) {
         mob_api_fail(request, MOB_NOT_FOUND, "no such job");
         return;
@@ -51,6 +54,7 @@ void mob_api_job_end(struct mob_api *api, struct mob_http_request *request)
     struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_JOB_END);
     if (!op)
         return;
+    op->query.purge = purge;
     op->query.id = strdup(request->segment_values[0]);
     mob_api_run(request, op, mob_api_answer_accepted, 0, NULL);
 }

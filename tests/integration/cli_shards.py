@@ -272,6 +272,10 @@ def test_the_whole_cluster_starts_again(c):
     os.kill(int((pathlib.Path(c.directory) / "supervisor.pid").read_text().split()[0]), signal.SIGKILL)
     c.up()
     check(listed(c, "arith.add") == before, "after a kill of everything")
+    for store in stores(c):
+        named = store["named_losses"]
+        check(len(named) == store["member"]["losses"] <= 100, "each loss is named", store["member"]["losses"], named)
+        check(all(one["kind"] in ("log", "client") for one in named), "as what it is", named)
     run(c, 1)
 
 

@@ -479,7 +479,7 @@ static void one_that_only_listened_and_went_is_named(void **state)
     raw_reader_close(raw);
     await_logged("collected", 1);
     uint32_t count = losses(text);
-    snprintf(wanted, sizeof wanted, "\"client\":%llu,\"first_missing\":2,\"missing\":null",
+    snprintf(wanted, sizeof wanted, "\"client\":\"%llx\",\"first_missing\":2,\"missing\":null",
         (unsigned long long)FIRST_CLIENT);
     if (count != 1 || strstr(text, wanted) == NULL)
         fail_msg("%u losses: %s", count, text);

@@ -40,7 +40,7 @@ def test_they_go_when_their_job_is_deleted(c):
     c.until("the actors' rows go", lambda: figures(c)["keys"] == before + 1 + ACTORS)
     c.until("all is flushed", lambda: figures(c)["blocks"] == 0)
     check(figures(c)["keys"] == before + 1 + ACTORS, "the checkpoints stay as long as their lineage", figures(c)["keys"] - before)
-    c.until("it is deleted", lambda: c.call("DELETE", f"{V1}/jobs/{job}")[0] == 202)
+    c.until("it is purged", lambda: c.call("DELETE", f"{V1}/jobs/{job}?purge=true")[0] == 202)
     c.until("and its checkpoints", lambda: figures(c)["keys"] <= before)
 
 

@@ -275,8 +275,8 @@ def test_events_past_a_deleted_job(c):
         c.json("POST", V1 + "/objects:wait", {"ids": [item["returns"][0] for item in batch["items"]], "num_returns": 60, "timeout_ms": 60000}, expect=200)
         ids.append({item["id"] for item in batch["items"]})
     flushed(c)
-    for what in ("it ends", "it is deleted"):
-        check(c.call("DELETE", f"{V1}/jobs/{jobs[1]}")[0] == 202, what)
+    for query in ("", "?purge=true"):
+        check(c.call("DELETE", f"{V1}/jobs/{jobs[1]}{query}")[0] == 202, "it ends, and is purged", query)
     c.until("its tasks are gone", lambda: c.call("GET", f"{V1}/tasks/{min(ids[1])}")[0] == 404, 60)
     forget(c)
     found = ()

@@ -41,7 +41,7 @@ def fill(c):
 
 def empty(c, job):
     check(c.call("DELETE", f"{V1}/jobs/{job}")[0] == 202, "the job ends")
-    check(c.call("DELETE", f"{V1}/jobs/{job}")[0] == 202, "and is deleted")
+    check(c.call("DELETE", f"{V1}/jobs/{job}?purge=true")[0] == 202, "and is purged")
     c.until("there is room again", lambda: c.call("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, 2]})[0] == 202)
 
 

@@ -124,7 +124,7 @@ def after_the_nodes_end(c):
 
 
 def in_use(c, job, actor):
-    answer = c.json("DELETE", f"{V1}/jobs/{job}", expect=409)
+    answer = c.json("DELETE", f"{V1}/jobs/{job}?purge=true", expect=409)
     check(answer.get("code") == "in-use" and actor in answer.get("detail", ""), "a deletion names the actor", answer)
 
 
@@ -152,7 +152,7 @@ def test_an_actor_needs_its_own_job_and_that_of_its_callers(c):
     check(c.call("DELETE", f"{V1}/actors/{actor}")[0] == 202, "end")
     c.until("with it, all goes", lambda: gone(c, calls[0]["id"]))
     for job in (own, other):
-        c.until("and the job", lambda: c.call("GET", f"{V1}/jobs/{job}")[0] == 404 or c.call("DELETE", f"{V1}/jobs/{job}")[0] == 202)
+        c.until("and the job", lambda: c.call("GET", f"{V1}/jobs/{job}")[0] == 404 or c.call("DELETE", f"{V1}/jobs/{job}?purge=true")[0] == 202)
 
 
 def keeper(c, **more):

@@ -225,12 +225,19 @@ def test_jobs(c):
     check([t["id"] for t in listed] == [answer["id"]], "filter by job", listed)
     check(c.json("GET", f"{V1}/jobs/{job}", expect=200)["name"] == "mine", "described")
     check(any(j["id"] == job for j in c.json("GET", V1 + "/jobs", expect=200)["items"]), "listed")
-    check(c.call("DELETE", f"{V1}/jobs/{job}")[0] == 202, "ended")
+    early = c.json("DELETE", f"{V1}/jobs/{job}?purge=true", expect=409)
+    check(early["code"] == "in-use", "what runs is not purged", early)
+    check(c.json("DELETE", f"{V1}/jobs/{job}?purge=yes", expect=400)["detail"] == "purge must be true or false", "neither true nor false")
+    for purge in ("", "", "?purge=false"):
+        check(c.call("DELETE", f"{V1}/jobs/{job}{purge}")[0] == 202, "ended")
+    check(c.json("GET", f"{V1}/tasks/{answer['id']}", expect=200)["state"] == "finished", "a request that is sent again erases nothing")
     ended = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, 2], "job": job})
     check(ended["status"] in (404, 409), "job has ended", ended)
     unknown = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, 2], "job": "job_" + "a" * 20})
     check(unknown["status"] == 404, "unknown job", unknown)
     check(c.json("POST", V1 + "/tasks", {"function": "arith.add", "job": "x"})["status"] == 422, "malformed job")
+    check(c.call("DELETE", f"{V1}/jobs/{job}?purge=true")[0] == 202, "purged")
+    c.until("its tasks are gone", lambda: c.call("GET", f"{V1}/tasks/{answer['id']}")[0] == 404, 20)
 
 
 def test_lists_and_timeline(c):

@@ -33,6 +33,11 @@ static void print_table(const json_t *items)
     table_print(items, (const char *const[]){"id", "state", NULL});
 }
 
+static void print_class(const json_t *items)
+{
+    table_print(items, (const char *const[]){"id", "signature", NULL});
+}
+
 static void print_fields(const json_t *object)
 {
     tree_print_fields(object, 0);
@@ -43,6 +48,8 @@ static void columns_are_as_wide_as_what_is_in_them(void **state)
     (void)state;
     catch ("[{\"n\":1,\"id\":\"a\"},{\"id\":\"long\",\"state\":\"o\\nk\",\"deep\":{\"x\":1}}]", print_table);
     assert_string_equal(caught, "ID    STATE\na     -\nlong  o k\n");
+    catch ("[{\"id\":\"c\",\"signature\":\"i64 -> ()\\nadd i64 n -> i64\"}]", print_class);
+    assert_string_equal(caught, "ID  SIGNATURE\nc   i64 -> ();add i64 n -> i64\n");
     catch ("[{\"n\":1,\"took_us\":2,\"deep\":{}}]", print_table);
     assert_string_equal(caught, "N  TOOK\n1  2 us\n");
 }

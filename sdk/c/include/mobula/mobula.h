@@ -396,7 +396,8 @@ MOB_API enum mob_status mob_fail(struct mob_call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* About the call. */
 MOB_API void mob_call_task_id(const struct mob_call *call, char text_out[MOB_TEXT_ID_MAX]);
-MOB_API uint32_t mob_call_attempt(const struct mob_call *call); /* 1 = the first */
+MOB_API uint32_t mob_call_attempt(const struct mob_call
+        *call); /* 1 = the first; more after an end of the node, also of what had not begun */
 MOB_API int64_t mob_call_deadline_ns(const struct mob_call *call); /* wall clock; 0 = none */
 MOB_API bool mob_call_cancelled(struct mob_call *call); /* looks; a long function asks now and then */
 MOB_API void *mob_call_self(struct mob_call *call); /* the actor's instance */

@@ -355,7 +355,7 @@ static void who_comes_after_collecting_is_named_once_with_what_it_was_answered(v
     for (int i = 0; i < 3; i++) /* it did not hear it */
         come_late(&m, late, 4);
     assert_int_equal(losses(&m, text), 1);
-    snprintf(name, sizeof name, "\"client\":%llu,", (unsigned long long)late);
+    snprintf(name, sizeof name, "\"client\":\"%llx\",", (unsigned long long)late);
     assert_non_null(strstr(text, name));
     assert_non_null(strstr(text, "\"first_missing\":1,\"missing\":4,"));
     come_late(&m, 300, 6); /* a log whose registration went, too */
