@@ -47,6 +47,7 @@ struct mob_edge {
     pthread_t thread;
     bool running;
     bool accept_paused;
+    int64_t accept_again_ns; /* when it is tried again */
     struct mob_addresses addresses;
     _Atomic unsigned connections;
     _Atomic uint64_t accepted, refused;
@@ -217,6 +218,7 @@ static void accept_some(struct mob_edge *edge)
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
             MOB_LOG_WARN("edge", "accept_paused", "errno=%d", errno);
             edge->accept_paused = true;
+            edge->accept_again_ns = mob_now() + EXHAUSTED_PAUSE_MS * MOB_MS;
             epoll_ctl(edge->epoll_fd, EPOLL_CTL_DEL, edge->listen_fd, NULL);
         }
         if (errno != EINTR && errno != ECONNABORTED)
@@ -281,7 +283,7 @@ static void *edge_thread(void *argument)
                 on_guest_event(edge, events[i].data.ptr, events[i].events);
         }
         expire(edge, mob_now());
-        if (edge->accept_paused)
+        if (edge->accept_paused && mob_now() >= edge->accept_again_ns)
             listen_again(edge);
     }
 }

@@ -234,12 +234,15 @@ static bool has_events(const struct connection *c, short events)
 }
 
 /* The library does not see an end that came together with the last bytes before it, and would wait for the
- * rest of a body until its deadline. Twice in a row with nothing unread: what is in its hands by then is all.
- */
+ * rest of a body, or for another request, until its deadline. Twice in a row with nothing unread, and no
+ * request begun between: what is in its hands by then is all. */
 static bool has_left(struct connection *c)
 {
-    bool before = c->left;
-    c->left = phase_of(c) == H1_READING && has_events(c, POLLRDHUP) && nothing_unread(c);
+    enum h1_phase phase = phase_of(c);
+    unsigned requests = atomic_load_explicit(&c->requests, memory_order_relaxed);
+    bool before = c->left && c->left_requests == requests;
+    c->left = (phase == H1_BETWEEN || phase == H1_READING) && has_events(c, POLLRDHUP) && nothing_unread(c);
+    c->left_requests = requests;
     return c->left && before;
 }
 
@@ -272,13 +275,16 @@ static bool is_late(struct connection *c, int64_t now)
     return c->held_up && before;
 }
 
-/* Shutting the socket down makes the library end the connection by itself. */
+/* Shutting the socket down makes the library end the connection by itself. Not when a whole request has come
+ * meanwhile: it would be done, and not answered. From H1_LATE none is begun any more. */
 static void expire(struct connection *c, struct mob_http_refusal why)
 {
-    int reading = H1_READING;
-    c->expired = true;
+    int reading = H1_READING, between = H1_BETWEEN;
     if (atomic_compare_exchange_strong(&c->phase, &reading, H1_LATE))
         mob_http_refusal_send(c->fd, why);
+    else if (!atomic_compare_exchange_strong(&c->phase, &between, H1_LATE) && between != H1_SENDING)
+        return;
+    c->expired = true;
     shutdown(c->fd, SHUT_RDWR);
 }
 
@@ -397,6 +403,8 @@ size_t mob_h1_parked(const struct mob_h1 *h1)
     return mob_parker_count(h1->parker);
 }
 
+#define STOP_PATIENCE_MS 10000 /* for a thread that has no core */
+
 void mob_h1_stop(struct mob_h1 *h1)
 {
     if (!h1)
@@ -404,7 +412,7 @@ void mob_h1_stop(struct mob_h1 *h1)
     mob_parker_flush(h1->parker);
     /* Stopping a daemon with a suspended connection aborts the process. */
     struct timespec pause = {.tv_nsec = 1000000};
-    for (int i = 0; i < 2000 && mob_parker_count(h1->parker) > 0; i++)
+    for (int i = 0; i < STOP_PATIENCE_MS && mob_parker_count(h1->parker) > 0; i++)
         nanosleep(&pause, NULL);
     for (unsigned i = 0; i < h1->shard_count; i++)
         if (h1->shards[i].daemon)

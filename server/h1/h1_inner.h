@@ -34,7 +34,8 @@ struct connection {
     int fd;
     _Atomic int64_t deadline_ns;
     _Atomic int phase; /* enum h1_phase */
-    bool left; /* sweep: its client was seen to send nothing more in the middle of a request */
+    bool left; /* sweep: its client was seen to send nothing more, with no request of it to be answered */
+    unsigned left_requests; /* sweep: how many had begun then */
     bool held_up; /* sweep: it was late, and seen to wait for its client */
     bool behind_said; /* sweep: that its thread has not come to it for long */
     bool expired; /* sweep: shut down already */

@@ -46,6 +46,16 @@ static void kick(struct mob_parker *parker)
     (void)n; /* a full counter wakes as well */
 }
 
+bool mob_park_enter(struct mob_http_park_list *list)
+{
+    /* Counted first: who flushes sees it, and waits for it, or it sees the flush. */
+    atomic_fetch_add(&list->parker->parked, 1);
+    if (!atomic_load(&list->parker->flushing))
+        return true;
+    atomic_fetch_sub(&list->parker->parked, 1);
+    return false;
+}
+
 void mob_park_insert(struct mob_http_request *request)
 {
     struct mob_http_park_list *list = request->park_list;
@@ -59,7 +69,6 @@ void mob_park_insert(struct mob_http_request *request)
         list->head->park_prev = request;
     list->head = request;
     pthread_mutex_unlock(&list->lock);
-    atomic_fetch_add(&parker->parked, 1);
     /* The thread may sleep for ever while nothing is parked, and must not sleep past this deadline. */
     if (request->park_deadline_ns < atomic_load(&parker->next_wake_ns))
         kick(parker);
@@ -133,7 +142,7 @@ static void client_left(struct mob_parker *parker, int fd)
     mob_http_release(request);
 }
 
-static void answer_closing(struct mob_http_request *request)
+void mob_park_answer_closing(struct mob_http_request *request)
 {
     char body[MOB_HTTP_REFUSAL_BYTES_MAX];
     size_t length = mob_http_refusal_body(
@@ -181,7 +190,7 @@ static int64_t scan(struct mob_parker *parker, struct mob_http_park_list *list, 
         pthread_mutex_unlock(&list->lock);
         for (size_t i = 0; i < n; i++) {
             if (flushing)
-                answer_closing(expired[i]);
+                mob_park_answer_closing(expired[i]);
             else
                 expired[i]->on_timeout(expired[i]);
             mob_http_release(expired[i]);

@@ -39,11 +39,16 @@ void mob_parker_stop(struct mob_parker *parker);
 struct mob_http_park_list *mob_parker_list(struct mob_parker *parker);
 /* Connections exist, so the tick must run. Any thread. */
 void mob_parker_busy(struct mob_parker *parker, int connections_delta);
-/* From now on every parked request is answered with 503 + Retry-After, in the park thread; for shutdown. */
+/* From now on every parked request is answered with 503 + Retry-After, in the park thread, and one that would
+ * park is at once, in its own; for shutdown. */
 void mob_parker_flush(struct mob_parker *parker);
 size_t mob_parker_count(const struct mob_parker *parker);
 
-/* The front's thread: in (from mob_http_park) and out (after it was answered or is gone). */
+/* 503 + Retry-After, by whoever owns its answer. */
+void mob_park_answer_closing(struct mob_http_request *request);
+/* The front's thread: in (from mob_http_park) and out (after it was answered or is gone). Before `in` it asks
+ * for a place. False: the parker flushes, and nothing may be suspended any more. */
+MOB_MUST_USE bool mob_park_enter(struct mob_http_park_list *list);
 void mob_park_insert(struct mob_http_request *request);
 void mob_park_remove(struct mob_http_request *request);
 

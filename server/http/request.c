@@ -274,6 +274,10 @@ void mob_http_park(struct mob_http_request *request, int64_t deadline_ns,
     request->park_deadline_ns = deadline_ns;
     request->on_timeout = on_timeout;
     mob_http_hold(request);
+    if (!mob_park_enter(request->park_list)) {
+        mob_park_answer_closing(request);
+        return;
+    }
     /* Suspended first: once the status says PARKED, anyone may resume. */
     request->front->suspend(request);
     atomic_store(&request->status, MOB_HTTP_PARKED);

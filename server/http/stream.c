@@ -40,7 +40,9 @@ void mob_http_stream_release(struct mob_http_stream *stream)
 static enum mob_status make_room(struct mob_http_stream *stream, size_t n)
 {
     size_t queued = stream->end - stream->begin;
-    if (n > MOB_HTTP_STREAM_BYTES_MAX - queued)
+    /* What is larger than all of it is taken when nothing waits: else it, and all behind it, would never go.
+     */
+    if (queued > 0 && (queued >= MOB_HTTP_STREAM_BYTES_MAX || n > MOB_HTTP_STREAM_BYTES_MAX - queued))
         return MOB_QUEUE_FULL;
     if (stream->capacity - stream->end >= n)
         return MOB_OK;

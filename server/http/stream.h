@@ -1,9 +1,9 @@
 /* An endless body: a bounded queue between a publisher and the front that sends it.
  *
  * The publisher writes whole messages from any thread; one that does not fit is refused (MOB_QUEUE_FULL), and
- * the publisher tells the reader later what it missed. The front reads in its own thread; when the queue is
- * empty the connection is suspended and the next write resumes it. Reference-counted: publisher and front
- * hold one each.
+ * the publisher tells the reader later what it missed. An empty queue takes one of any size. The front reads
+ * in its own thread; when the queue is empty the connection is suspended and the next write resumes it.
+ * Reference-counted: publisher and front hold one each.
  */
 #ifndef MOB_SERVER_HTTP_STREAM_H
 #define MOB_SERVER_HTTP_STREAM_H

@@ -177,6 +177,56 @@ def test_who_leaves_in_the_middle_is_noticed(c):
     check(answer.startswith(b"HTTP/1.1 202 "), "who only paused is served", answer)
 
 
+def test_who_sends_no_more_behind_a_request_sees_the_end(c):
+    """The answer, and then the end: who reads up to it does not wait for the connection's idle time."""
+    prepare(c)
+    for before in (b"", head(c, "GET", "/livez")):
+        s = raw(c)
+        if before:
+            s.sendall(before)
+            check(s.recv(4096).startswith(b"HTTP/1.1 200 "), "a request before it")
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)  # the request and the end in one packet
+        s.sendall(head(c, "GET", "/livez"))
+        s.shutdown(socket.SHUT_WR)
+        s.settimeout(NOTICED_S)
+        answer, begin = b"", time.monotonic()
+        try:
+            while piece := s.recv(4096):
+                answer += piece
+        except OSError as error:
+            check(False, "the end is seen", error)
+        check(answer.startswith(b"HTTP/1.1 200 "), "the answer before it", answer)
+        print(f"the end was seen after {time.monotonic() - begin:.1f} s")
+        s.close()
+
+
+def ticks_of(pid, name):
+    """Its processor time, in hundredths of a second."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/stat", encoding="ascii") as file:
+            head_of, _, rest = file.read().rpartition(")")
+        if head_of.endswith("(" + name):
+            return sum(map(int, rest.split()[11:13]))
+    return None
+
+
+def test_without_descriptors_the_listener_rests(c):
+    """It tries again some twenty times a second, and not as fast as it can; who waits is served when there is room."""
+    pid = c.pid_of("mobula-gateway")
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, hard))  # those that it has stay open
+    waits = raw(c)
+    waits.sendall(head(c, "GET", "/livez"))
+    before = ticks_of(pid, "edge")
+    time.sleep(2)
+    took = ticks_of(pid, "edge") - before
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+    print(f"without descriptors the listener took {took * 10} ms of 2 s")
+    check(took < 50, "the listener rests", took)
+    check(waits.recv(4096).startswith(b"HTTP/1.1 200 "), "served then")
+    waits.close()
+
+
 def test_one_of_two_who_wait_for_an_object_gives_up(c):
     prepare(c)
     before = State(c)
