@@ -24,7 +24,7 @@ struct translation {
 static void publish(
     struct translation *t, struct mob_task_id task, int64_t mono_ns, const struct mob_event *given)
 {
-    char id[MOB_ID_TEXT_MAX], actor[MOB_ID_TEXT_MAX];
+    char id[MOB_ID_TEXT_MAX], actor[MOB_ID_TEXT_MAX], call[ENGINE_FULL_NAME_MAX];
     struct event_spec spec;
     bool known = event_spec_of(t->sink->specs, task, &spec);
     const struct function_name *function = known ? engine_function_of(t->sink->engine, spec.function) : NULL;
@@ -38,6 +38,10 @@ static void publish(
     event.subject = given->subject ? given->subject : id;
     event.job = t->job[0] ? t->job : NULL;
     event.function = function ? function->name : NULL;
+    if (known && spec.is_call) {
+        engine_full_name(t->sink->engine, spec.function, MOB_KIND_ACTOR_CALL, spec.method, call, sizeof call);
+        event.call = call;
+    }
     event.actor = of_actor ? mob_actor_id_format(spec.actor, actor) : NULL;
     t->stopped |= !t->sink->give(t->sink->arg, &event);
 }

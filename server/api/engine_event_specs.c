@@ -49,7 +49,8 @@ void event_specs_destroy(struct event_specs *specs)
 
 static struct event_spec spec_of(const struct mob_spec_head *head)
 {
-    struct event_spec spec = {head->task, head->function, head->actor};
+    struct event_spec spec = {
+        head->task, head->function, head->actor, head->method, head->kind == MOB_KIND_ACTOR_CALL};
     if (head->kind == MOB_KIND_ACTOR_CREATE)
         spec.actor = (struct mob_actor_id){head->task};
     return spec;

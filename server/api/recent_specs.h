@@ -9,17 +9,20 @@
 #ifndef MOB_SERVER_API_RECENT_SPECS_H
 #define MOB_SERVER_API_RECENT_SPECS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/id.h"
 
 #define RECENT_SPECS_SETS 8192u
-#define RECENT_SPECS_WAYS 8u /* 65,536 places of 44 bytes: 2.75 MiB, touched as they come */
+#define RECENT_SPECS_WAYS 8u /* 65,536 places of 48 bytes: 3 MiB, touched as they come */
 
 struct event_spec {
     struct mob_task_id task;
-    struct mob_function_id function;
+    struct mob_function_id function; /* of a call its class */
     struct mob_actor_id actor; /* that it is a call of, or makes; zero: none */
+    uint16_t method; /* of a call, in its class */
+    bool is_call;
 };
 
 struct recent_specs;

@@ -45,9 +45,9 @@ struct kept *mob_event_keep(const struct mob_event *event)
     struct mob_text json = {0};
     write_json(&json, event);
     const char *texts[] = {
-        event->type, event->subject, event->task, event->job, event->function, event->actor};
+        event->type, event->subject, event->task, event->job, event->function, event->call, event->actor};
     size_t bytes = sizeof(struct kept) + json.length + 1;
-    for (size_t i = 0; i < 6; i++)
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         bytes += texts[i] ? strlen(texts[i]) + 1 : 1;
     struct kept *kept = json.failed ? NULL : malloc(bytes);
     if (kept) {
@@ -60,6 +60,7 @@ struct kept *mob_event_keep(const struct mob_event *event)
         kept->event.task = append_text(&at, event->task);
         kept->event.job = append_text(&at, event->job);
         kept->event.function = append_text(&at, event->function);
+        kept->event.call = append_text(&at, event->call);
         kept->event.actor = append_text(&at, event->actor);
         kept->json = at;
         memcpy(at, json.bytes, json.length);

@@ -78,7 +78,8 @@ bool mob_event_matches(const struct mob_event_filter *filter, const struct mob_e
     if (!*key && event->per_task)
         return false;
     if (*key && !key_is(key, "task", event->task) && !key_is(key, "job", event->job) &&
-        !key_is(key, "function", event->function) && !key_is(key, "actor", event->actor))
+        !key_is(key, "function", event->function) && !key_is(key, "function", event->call) &&
+        !key_is(key, "actor", event->actor))
         return false;
     for (unsigned i = 0; i < filter->topic_count; i++)
         if (strncmp(event->type, filter->topics[i], strlen(filter->topics[i])) == 0)

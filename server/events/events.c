@@ -170,6 +170,7 @@ void mob_events_publish(struct mob_events *hub, const struct mob_event *event)
     give_bucket(hub, "task", event->task, kept);
     give_bucket(hub, "job", event->job, kept);
     give_bucket(hub, "function", event->function, kept);
+    give_bucket(hub, "function", event->call, kept);
     give_bucket(hub, "actor", event->actor, kept);
     while (hub->ring_count == MOB_EVENTS_RING_MAX ||
         (hub->ring_count > 0 && hub->ring_bytes + kept->bytes > MOB_EVENTS_RING_BYTES_MAX))

@@ -58,6 +58,7 @@ struct mob_event {
     const char *type; /* "task.finished", "actor.died", "progress", a function's own */
     const char *subject; /* id in text form */
     const char *task, *job, *function, *actor; /* for filters; NULL or "" when it has none */
+    const char *call; /* of an actor's call "module.Class.method", where `function` is the class */
     const char *data; /* JSON, or NULL for {}; text that is none is given as {"text": ...} */
     bool per_task;
     /* Of what a function sent, whose data is its own: which attempt did, and an actor's call's turn. 0: none

@@ -142,6 +142,8 @@ def test_an_actor_dies_and_is_started_again(c):
         done = [e for e in collect(c, after, lambda e: e["type"] == "task.finished", f"&task={calls[name]}") if e["type"] == "task.finished"]
         check(done and done[0]["data"]["incarnation"] == incarnation == record["incarnation"], "the call's incarnation", done, record)
         check(done and done[0]["data"]["position"] == record["position"], "its place in the actor's log", done, record)
+        by_method = collect(c, after, lambda e: e["subject"] == calls[name] and e["type"] == "task.finished", "&function=quickstart.Counter.add")
+        check({e["subject"] for e in by_method} <= set(calls.values()), "only calls of the method", by_method)
         called = collect(c, after, lambda e: e["type"] == "task.submitted", f"&task={calls[name]}")[0]["data"]["function"]
         check(called == "quickstart.Counter.add" == record["function"], "what was called", called, record)
     check("incarnation" not in collect(c, after, lambda e: e["type"] == "task.finished", f"&task={plain}")[-1]["data"], "a plain task has none")

@@ -346,7 +346,8 @@ static bool block_there(const struct sim_member *m, uint64_t incarnation, uint64
 static bool loss_names(const struct sim_member *m, uint64_t client, uint64_t seq)
 {
     char name[32];
-    snprintf(name, sizeof name, ":%llu,", (unsigned long long)client);
+    bool is_log = (client & MOB_GCS_CLIENT_BIT) == 0;
+    snprintf(name, sizeof name, is_log ? ":%llu," : ":\"%llx\",", (unsigned long long)client);
     for (size_t i = 0; i < m->memory.key_count; i++) {
         const struct sim_key *k = &m->memory.keys[i];
         if (k->table != MOB_GCS_LOSSES)
