@@ -96,8 +96,10 @@ void mob_events_destroy(struct mob_events *hub)
     if (!hub)
         return;
     for (unsigned b = 0; b < MOB_EVENTS_BUCKETS; b++)
-        while (hub->buckets[b])
-            mob_event_unlink(hub->buckets[b]);
+        for (struct watcher *w = hub->buckets[b], *next; w; w = next) {
+            next = w->next;
+            mob_event_unlink(w);
+        }
     while (hub->ring_count > 0)
         drop_oldest(hub);
     free(hub->ring);
