@@ -72,7 +72,7 @@ static void check(struct mob_future *put, int i)
 }
 
 /* The first "end" ends the job of this name, the second one deletes its lineage. */
-static void end_and_delete(struct mob_client *client, const char *name)
+static void end_and_purge(struct mob_client *client, const char *name)
 {
     char *jobs, *reply, pattern[64], request[128];
     OK(mob_query(client, "job", "{\"op\":\"list\"}", PATIENCE, &jobs));
@@ -84,8 +84,10 @@ static void end_and_delete(struct mob_client *client, const char *name)
     at = strstr(at, "\"id\":\"");
     assert_non_null(at);
     at += strlen("\"id\":\"");
-    snprintf(request, sizeof request, "{\"op\":\"end\",\"id\":\"%.*s\"}", (int)strcspn(at, "\""), at);
+    static const char *const ops[] = {"end", "purge"};
     for (int i = 0; i < 2; i++) {
+        snprintf(
+            request, sizeof request, "{\"op\":\"%s\",\"id\":\"%.*s\"}", ops[i], (int)strcspn(at, "\""), at);
         OK(mob_query(client, "job", request, PATIENCE, &reply));
         free(reply);
     }
@@ -101,7 +103,7 @@ static void files_of_a_job_go_with_it(void **state)
     put_some(goes, gone);
     assert_int_equal(files(), 2 * PUTS);
     mob_disconnect(goes);
-    end_and_delete(stays, "goes");
+    end_and_purge(stays, "goes");
     wait_for_files(PUTS);
     node_box_kill(&box);
     node_box_restart(&box);
